@@ -1,0 +1,1 @@
+"""Dagster assets whose history completes itself: truth is the committed files."""

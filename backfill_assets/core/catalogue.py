@@ -1,0 +1,311 @@
+"""What is expected of one data set: its units, its queries and the days on which they mean something.
+
+A catalogue is checked when it is built: what Dagster cannot carry in a key, or a path cannot
+carry in a name, is refused here, by name, before anything is computed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from backfill_assets.core.closing import ONE_DAY
+from backfill_assets.core.errors import CatalogueError, UnknownPartitionError
+from backfill_assets.core.partitions import (
+    ColumnType,
+    Partition,
+    Query,
+    parse_day,
+    parse_partition_key,
+)
+from backfill_assets.core.segments import segment, segments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import date
+
+    from backfill_assets.core.closing import ClosingPolicy
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")  # a path segment, an asset key part, a column name
+_RESERVED_NAMES = frozenset({"date", "unit", "value"})  # the other columns of every file
+_NOT_IN_KEYS = ("|", ",", "[", "]", "...", '"')  # where Dagster splits or quotes partition keys
+_LONGEST_SEGMENT = 200  # bytes; file systems end at 255, and a suffix and a digest come on top
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Who or where the data is about.
+
+    Attributes:
+        name: Any text without what Dagster splits keys at.
+        first_day: The first day it is open, or None for ever before; inclusive.
+        last_day: The last day it is open, or None for ever after; inclusive.
+    """
+
+    name: str
+    first_day: date | None = None
+    last_day: date | None = None
+
+    def is_open(self, day: date) -> bool:
+        """Return whether data of ``day`` is expected of this unit."""
+        after_opening = self.first_day is None or day >= self.first_day
+        return after_opening and (self.last_day is None or day <= self.last_day)
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """One way to cut the data; its name is a column of every file."""
+
+    name: str
+    type: ColumnType = ColumnType.STRING
+    description: str = ""
+    first_day: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """One thing that is measured; its type is the type of the column ``value``."""
+
+    name: str
+    type: ColumnType = ColumnType.FLOAT64
+    description: str = ""
+    first_day: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The queries that share a first day, and so a rectangle of days × units in Dagster.
+
+    Dagster gives every asset one partitions definition, and a run never mixes two.
+    """
+
+    first_day: date
+    queries: tuple[Query, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Catalogue:
+    """The units and queries of one data set: every category × every value type is a query.
+
+    Attributes:
+        first_day: The first day of all; inclusive.
+        last_day: The last day of all, inclusive, or None where days keep coming.
+        versions: The version of a query by its name, ``category/value_type``; 1 where absent.
+    """
+
+    name: str
+    description: str = ""
+    closing: ClosingPolicy
+    first_day: date
+    last_day: date | None = None
+    units: Sequence[Unit]
+    categories: Sequence[Category]
+    value_types: Sequence[ValueType]
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_names("catalogue", [self.name])
+        _check_names("category", [c.name for c in self.categories], _RESERVED_NAMES)
+        _check_names("value type", [v.name for v in self.value_types])
+        _check_units([u.name for u in self.units])
+        _check_days(self)
+        _check_versions(self)
+
+    @cached_property
+    def queries(self) -> tuple[Query, ...]:
+        """Every query, categories outermost: the catalogue order."""
+        return tuple(self._query(c, v) for c in self.categories for v in self.value_types)
+
+    @cached_property
+    def queries_by_name(self) -> dict[str, Query]:
+        """Every query by ``category/value_type``, in catalogue order."""
+        return {query.name: query for query in self.queries}
+
+    @cached_property
+    def unit_names(self) -> tuple[str, ...]:
+        """Every unit's name in catalogue order; a unit's place is its bit."""
+        return tuple(unit.name for unit in self.units)
+
+    @cached_property
+    def unit_bits(self) -> dict[str, int]:
+        """The bit of each unit in a mask: ``1 << place``."""
+        return {name: 1 << place for place, name in enumerate(self.unit_names)}
+
+    @cached_property
+    def unit_segments(self) -> dict[str, str]:
+        """The path segment of each unit."""
+        return segments(self.unit_names)
+
+    @cached_property
+    def grids(self) -> tuple[Grid, ...]:
+        """The queries by first day, the earliest first."""
+        first_days = sorted({query.first_day for query in self.queries})
+        return tuple(
+            Grid(first, tuple(q for q in self.queries if q.first_day == first))
+            for first in first_days
+        )
+
+    def days(self, first: date, last: date) -> Iterator[date]:
+        """Yield the civil days of the catalogue from ``last`` back to ``first``, both inclusive."""
+        day = last if self.last_day is None else min(last, self.last_day)
+        earliest = max(first, self.first_day)
+        while day >= earliest:
+            if self.closing.is_civil_day(day):
+                yield day
+            day -= ONE_DAY
+
+    def open_units(self, day: date) -> int:
+        """Return the mask of the units of which data of ``day`` is expected."""
+        return sum(self.unit_bits[unit.name] for unit in self.units if unit.is_open(day))
+
+    def why_not_expected(self, partition: Partition) -> str | None:
+        """Return why a partition will never exist, or None where it is expected."""
+        query, day = partition.query, partition.day
+        if day < query.first_day:
+            return f"{query.name} begins on {query.first_day}"
+        if self.last_day is not None and day > self.last_day:
+            return f"{self.name} ends on {self.last_day}"
+        if not self.closing.is_civil_day(day):
+            return f"{day} never was in {self.closing.zone.key}"
+        if not self.open_units(day) & self.unit_bits[partition.unit]:
+            return f"unit {partition.unit!r} is not open on {day}"
+        return None
+
+    def query(self, name: str) -> Query:
+        """Return the query called ``category/value_type``.
+
+        Raises:
+            UnknownPartitionError: the catalogue has none of that name.
+        """
+        try:
+            return self.queries_by_name[name]
+        except KeyError:
+            message = f"query {name!r}: {self.name} has {', '.join(self.queries_by_name)}"
+            raise UnknownPartitionError(message) from None
+
+    def partition(self, query_name: str, day: date, unit: str) -> Partition:
+        """Return a partition by name; it need not be expected.
+
+        Raises:
+            UnknownPartitionError: no such query or unit.
+        """
+        if unit not in self.unit_bits:
+            message = f"unit {unit!r}: {self.name} has {', '.join(map(repr, self.unit_names))}"
+            raise UnknownPartitionError(message)
+        return Partition(self.query(query_name), day, unit)
+
+    def partition_of(self, query: Query, key: str) -> Partition:
+        """Return the partition with a Dagster key of one of this catalogue's assets."""
+        day, unit = parse_partition_key(key)
+        return self.partition(query.name, day, unit)
+
+    def parse(self, text: str) -> Partition:
+        """Return the partition written ``catalogue/category/value_type/YYYY-MM-DD/unit``.
+
+        The catalogue may be left out, and the last separator may be Dagster's ``|``.
+
+        Raises:
+            UnknownPartitionError: the text is not of that form, or names nothing known.
+        """
+        parts = text.removeprefix(f"{self.name}/").replace("|", "/", 1).split("/", 3)
+        day = parse_day(parts[2]) if len(parts) == 4 else None
+        if day is None:
+            message = (
+                f"partition {text!r}: expected {self.name}/category/value_type/YYYY-MM-DD/unit"
+            )
+            raise UnknownPartitionError(message)
+        return self.partition(f"{parts[0]}/{parts[1]}", day, parts[3])
+
+    def _query(self, category: Category, value_type: ValueType) -> Query:
+        first_days = (self.first_day, category.first_day, value_type.first_day)
+        return Query(
+            catalogue=self.name,
+            category=category.name,
+            value_type=value_type.name,
+            category_type=category.type,
+            column_type=value_type.type,
+            first_day=max(day for day in first_days if day is not None),
+            version=self.versions.get(f"{category.name}/{value_type.name}", 1),
+            description=" ".join(t for t in (value_type.description, category.description) if t),
+        )
+
+
+def _check_names(kind: str, names: Sequence[str], reserved: frozenset[str] = frozenset()) -> None:
+    if not names:
+        message = f"no {kind} is given; name at least one"
+        raise CatalogueError(message)
+    for name in names:
+        if not _NAME.fullmatch(name):
+            message = f"{kind} {name!r}: use lower-case letters, digits and _, a letter first"
+            raise CatalogueError(message)
+        if name in reserved:
+            message = f"{kind} {name!r}: every file has a column of that name; choose another"
+            raise CatalogueError(message)
+    _check_distinct(kind, names)
+
+
+def _check_distinct(kind: str, names: Iterable[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        message = f"{kind} {repeated[0]!r} is given twice; keep one"
+        raise CatalogueError(message)
+
+
+def _check_units(names: Sequence[object]) -> None:
+    if not names:
+        message = "no unit is given; name at least one"
+        raise CatalogueError(message)
+    for name in names:
+        if not isinstance(name, str):
+            message = f"unit {name!r} is a {type(name).__name__}, not text; a missing value?"
+            raise CatalogueError(message)
+        _check_unit(name)
+    _check_distinct("unit", [str(name) for name in names])
+
+
+def _check_unit(name: str) -> None:
+    if not name.strip() or name != name.strip():
+        message = f"unit {name!r}: is empty, or begins or ends with a blank; strip it"
+        raise CatalogueError(message)
+    if not name.isprintable():
+        message = f"unit {name!r}: has characters that cannot be seen; remove them"
+        raise CatalogueError(message)
+    for text in _NOT_IN_KEYS:
+        if text in name:
+            message = (
+                f"unit {name!r}: Dagster gives {text!r} a meaning in partition keys; rename it"
+            )
+            raise CatalogueError(message)
+    # A later twin that differs in case only is encoded in full, three bytes for one.
+    if len(segment(name)) > _LONGEST_SEGMENT or 3 * len(name.encode()) > _LONGEST_SEGMENT + 55:
+        message = f"unit {name!r}: its file name would be too long; shorten it to 60 characters"
+        raise CatalogueError(message)
+
+
+def _check_days(catalogue: Catalogue) -> None:
+    if catalogue.last_day is not None and catalogue.last_day < catalogue.first_day:
+        message = (
+            f"catalogue {catalogue.name!r} ends on {catalogue.last_day}, "
+            f"before it begins on {catalogue.first_day}"
+        )
+        raise CatalogueError(message)
+    for unit in catalogue.units:
+        if unit.first_day and unit.last_day and unit.last_day < unit.first_day:
+            message = f"unit {unit.name!r} closes on {unit.last_day}, before it opens"
+            raise CatalogueError(message)
+
+
+def _check_versions(catalogue: Catalogue) -> None:
+    names = {f"{c.name}/{v.name}" for c in catalogue.categories for v in catalogue.value_types}
+    for name, version in catalogue.versions.items():
+        if name not in names:
+            message = (
+                f"versions names {name!r}, which is no category/value_type of {catalogue.name}"
+            )
+            raise CatalogueError(message)
+        if version < 1:
+            message = f"version {version} of {name!r}: versions begin at 1"
+            raise CatalogueError(message)

@@ -1,0 +1,130 @@
+"""What is expected, present and missing at one instant: the state of every partition, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from backfill_assets.core.cycles import next_cycle
+from backfill_assets.core.partition_sets import PartitionSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date, datetime
+
+    from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.cycles import Bounds, Cycle
+    from backfill_assets.core.partitions import Partition
+
+
+class State(StrEnum):
+    """The five states of a partition; the first that applies."""
+
+    NOT_EXPECTED = "not expected"
+    OPEN = "open"
+    HELD = "held"
+    COMMITTED = "committed"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Every partition's state at one instant, as a value that can be printed.
+
+    Attributes:
+        latest_closed_day: The watermark as a day.
+        expected: What should exist and may: its day is closed.
+        committed: Expected and present.
+        held: Withdrawn by a person or a saga; never work.
+        missing: Expected, neither present nor held.
+        blocked: Missing, but not to be taken now: in flight.
+        unexpected: Present, but no longer expected.
+    """
+
+    catalogue: Catalogue
+    now: datetime
+    latest_closed_day: date
+    expected: PartitionSet
+    committed: PartitionSet
+    held: PartitionSet
+    missing: PartitionSet
+    blocked: PartitionSet
+    unexpected: PartitionSet
+
+    @property
+    def work(self) -> PartitionSet:
+        """What could be taken up now."""
+        return self.missing - self.blocked
+
+    def cycles(self, bounds: Bounds) -> Iterator[Cycle]:
+        """Yield the cycles that would complete the work, the first one first."""
+        work, blocked = self.work, self.blocked
+        while work:
+            cycle = next_cycle(work, blocked, self.latest_closed_day, bounds)
+            yield cycle
+            work = work - cycle.partitions
+            blocked = blocked | cycle.partitions
+
+    def state(self, partition: Partition) -> State:
+        """Return the state of one partition."""
+        return self.explain(partition)[0]
+
+    def explain(self, partition: Partition) -> tuple[State, str]:
+        """Return the state of one partition and why it is in it."""
+        refusal = self.catalogue.why_not_expected(partition)
+        if refusal is not None:
+            return State.NOT_EXPECTED, refusal
+        closes_at = self.catalogue.closing.closes_at(partition.day)
+        if self.now < closes_at:
+            local = closes_at.astimezone(self.catalogue.closing.zone)
+            return State.OPEN, f"its day closes at {local.isoformat()}"
+        if partition in self.held:
+            return State.HELD, "a hold stands for it"
+        if partition in self.committed:
+            return State.COMMITTED, "its file stands in the store"
+        if partition in self.blocked:
+            return State.MISSING, "a run that takes it up is in flight"
+        return State.MISSING, "no committed file; the next cycles take it up"
+
+
+def expected_partitions(catalogue: Catalogue, latest_closed_day: date) -> PartitionSet:
+    """Return every partition that should exist and whose day is closed."""
+    open_units = {
+        day: mask
+        for day in catalogue.days(catalogue.first_day, latest_closed_day)
+        if (mask := catalogue.open_units(day))
+    }
+    masks: dict[str, dict[date, int]] = {}
+    for grid in catalogue.grids:
+        row = {day: mask for day, mask in open_units.items() if day >= grid.first_day}
+        if row:
+            masks |= {query.name: row for query in grid.queries}
+    return PartitionSet(catalogue, masks)
+
+
+def make_plan(
+    catalogue: Catalogue,
+    *,
+    present: PartitionSet,
+    held: PartitionSet,
+    in_flight: PartitionSet,
+    now: datetime,
+) -> Plan:
+    """Compute what is missing at ``now``, which must be aware, from what stands in the store."""
+    latest = catalogue.closing.latest_closed_day(now)
+    expected = expected_partitions(catalogue, latest)
+    held_now = held & expected
+    committed = (present & expected) - held_now
+    missing = expected - committed - held_now
+    return Plan(
+        catalogue=catalogue,
+        now=now,
+        latest_closed_day=latest,
+        expected=expected,
+        committed=committed,
+        held=held_now,
+        missing=missing,
+        blocked=missing & in_flight,
+        unexpected=present - expected,
+    )

@@ -1,0 +1,27 @@
+"""Where rows come from; the implementations live beside their catalogue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+TableT_co = TypeVar("TableT_co", covariant=True)
+
+
+class Source(Protocol[TableT_co]):
+    """A replayable source: for a closed day the same question always gives the same rows."""
+
+    def read(
+        self, category: str, value_types: Sequence[str], days: Sequence[date], units: Sequence[str]
+    ) -> TableT_co:
+        """Return one table for all the days and units, in one query.
+
+        Its columns are ``date``, ``unit``, the category, and one for each value type; one row for
+        each group that exists, nulls where a group has no value. Rows may come in any order.
+
+        Raises:
+            SourceNotReadyError: the source knows that a day is not complete yet.
+        """

@@ -1,0 +1,147 @@
+"""What a store of partitions can do; the implementations live in ``stores``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.partition_sets import PartitionSet
+    from backfill_assets.core.partitions import Partition
+
+TableT = TypeVar("TableT")
+TableT_contra = TypeVar("TableT_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """What a committed file says about itself; nothing of who wrote it or when.
+
+    Attributes:
+        partition: ``catalogue/category/value_type/day/unit``.
+        version: The query's version.
+        rows: The number of rows.
+        digest: The digest of the rows, the same in every file format.
+    """
+
+    partition: str
+    version: int
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What stands in the store for one catalogue, as one scan found it.
+
+    Attributes:
+        committed: Partitions with a committed file, expected or not.
+        held: Partitions with a hold; a hold wins over a file.
+        strangers: Paths below the catalogue that are no partition of it, sorted, the first few.
+        strangers_count: How many such paths there are.
+    """
+
+    committed: PartitionSet
+    held: PartitionSet
+    strangers: tuple[str, ...]
+    strangers_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One partition made visible.
+
+    Attributes:
+        size: The size of the file in bytes.
+        adopted: Whether the same content stood there already.
+    """
+
+    partition: Partition
+    record: CommitRecord
+    size: int
+    adopted: bool
+
+
+class Attempt(Protocol[TableT_contra]):
+    """One try at making partitions: where its files are before anybody sees them."""
+
+    @property
+    def name(self) -> str:
+        """The attempt's name; its run id first."""
+
+    def stage(self, partition: Partition, table: TableT_contra) -> None:
+        """Write a partition's file where no reader looks.
+
+        Raises:
+            StaleAttemptError: the attempt was revoked.
+            StoreFullError: there is no room.
+        """
+
+    def publish(self, *, replace: bool = False) -> list[Published]:
+        """Make all staged partitions visible, all durable, in the order in which they were staged.
+
+        A crash leaves each target absent or whole. Readers never see a partial file. A concurrent
+        publisher of the same content is adopted; of other content, refused. With ``replace`` the
+        target's old content stands until the new one is whole.
+
+        Raises:
+            ContentConflictError: a target already holds another digest.
+            ForeignFileError: a target is no committed file.
+            StaleAttemptError: the attempt was revoked; what it had not published stays unpublished.
+            StoreFullError: there is no room.
+        """
+
+
+class PartitionStore(Protocol[TableT]):
+    """Committed files, and the only one to know their paths."""
+
+    def scan(self, catalogue: Catalogue) -> Inventory:
+        """Return what stands in the store.
+
+        Raises:
+            StoreUnreadableError: a place cannot be read; it is never counted as missing.
+        """
+
+    def attempt(self, name: str) -> AbstractContextManager[Attempt[TableT]]:
+        """Open an attempt; it is alive until the context or the process ends."""
+
+    def is_alive(self, name: str) -> bool:
+        """Return whether a process holds an attempt whose name begins with ``name``."""
+
+    def revoke(self, name: str) -> int:
+        """End every attempt whose name begins with ``name``: none can publish any more."""
+
+    def sweep(self) -> int:
+        """Remove what dead attempts left behind; return how many there were."""
+
+    def read(self, partition: Partition) -> TableT:
+        """Return a partition's rows.
+
+        Raises:
+            MissingPartitionError: it is not committed.
+            CorruptPartitionError: its file is not what it should be.
+        """
+
+    def records(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommitRecord]:
+        """Return the commit records of committed partitions, without reading their rows."""
+
+    def verify(self, partition: Partition) -> CommitRecord:
+        """Read a partition and check its schema, key, rows and digest.
+
+        Raises:
+            MissingPartitionError: it is not committed.
+            CorruptPartitionError: its file is not what it should be.
+        """
+
+    def hold(self, partitions: Sequence[Partition], reason: str) -> None:
+        """Withdraw partitions until they are released; atomic for each."""
+
+    def release(self, partitions: Sequence[Partition]) -> None:
+        """Make held partitions missing again."""
+
+    def location(self, partition: Partition) -> str:
+        """Return where a partition's file stands or would stand, for people to read."""
