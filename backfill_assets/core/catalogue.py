@@ -1,4 +1,4 @@
-"""What is expected of one data set: its units, its queries and the days on which they mean something.
+"""What is expected of one data set: its units, its queries, and the days that they speak of.
 
 A catalogue is checked when it is built: what Dagster cannot carry in a key, or a path cannot
 carry in a name, is refused here, by name, before anything is computed.
@@ -21,11 +21,11 @@ from backfill_assets.core.partitions import (
     parse_day,
     parse_partition_key,
 )
-from backfill_assets.core.segments import segment, segments
+from backfill_assets.core.segments import DEVICE_NAMES, segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import date
+    from datetime import date, datetime
 
     from backfill_assets.core.closing import ClosingPolicy
 
@@ -157,6 +157,16 @@ class Catalogue:
                 yield day
             day -= ONE_DAY
 
+    def latest_closed_day(self, now: datetime) -> date:
+        """Return the newest day of the catalogue that is closed at ``now``, which must be aware.
+
+        It is before ``first_day`` where no day has closed yet.
+        """
+        latest = self.closing.latest_closed_day(now)
+        if self.last_day is None or latest <= self.last_day:
+            return latest
+        return next(self.days(self.first_day, self.last_day), latest)
+
     def open_units(self, day: date) -> int:
         """Return the mask of the units of which data of ``day`` is expected."""
         return sum(self.unit_bits[unit.name] for unit in self.units if unit.is_open(day))
@@ -210,14 +220,15 @@ class Catalogue:
         Raises:
             UnknownPartitionError: the text is not of that form, or names nothing known.
         """
-        parts = text.removeprefix(f"{self.name}/").replace("|", "/", 1).split("/", 3)
-        day = parse_day(parts[2]) if len(parts) == 4 else None
-        if day is None:
+        form = rf"(?:{self.name}/)?([^/]+/[^/]+)/(\d{{4}}-\d\d-\d\d)[/|](.+)"
+        found = re.fullmatch(form, text)
+        day = parse_day(found[2]) if found else None
+        if found is None or day is None:
             message = (
                 f"partition {text!r}: expected {self.name}/category/value_type/YYYY-MM-DD/unit"
             )
             raise UnknownPartitionError(message)
-        return self.partition(f"{parts[0]}/{parts[1]}", day, parts[3])
+        return self.partition(found[1], day, found[3])
 
     def _query(self, category: Category, value_type: ValueType) -> Query:
         first_days = (self.first_day, category.first_day, value_type.first_day)
@@ -243,6 +254,9 @@ def _check_names(kind: str, names: Sequence[str], reserved: frozenset[str] = fro
             raise CatalogueError(message)
         if name in reserved:
             message = f"{kind} {name!r}: every file has a column of that name; choose another"
+            raise CatalogueError(message)
+        if name.upper() in DEVICE_NAMES:
+            message = f"{kind} {name!r}: Windows keeps that name for a device; choose another"
             raise CatalogueError(message)
     _check_distinct(kind, names)
 
@@ -280,7 +294,7 @@ def _check_unit(name: str) -> None:
             )
             raise CatalogueError(message)
     # A later twin that differs in case only is encoded in full, three bytes for one.
-    if len(segment(name)) > _LONGEST_SEGMENT or 3 * len(name.encode()) > _LONGEST_SEGMENT + 55:
+    if 3 * len(name.encode()) > _LONGEST_SEGMENT:
         message = f"unit {name!r}: its file name would be too long; shorten it to 60 characters"
         raise CatalogueError(message)
 

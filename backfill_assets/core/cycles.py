@@ -54,7 +54,7 @@ class Cycle:
         first_day: The oldest day; inclusive.
         last_day: The newest day; inclusive.
         units: The range of units, in catalogue order.
-        partitions: The work itself; the rectangle around it holds committed partitions at most.
+        partitions: The work itself; nothing else in the rectangle around it is missing.
         cut_by: The bound that ended it, or None where the work or the order did.
     """
 

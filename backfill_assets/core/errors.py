@@ -6,6 +6,13 @@ once, at the edge where they occur.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backfill_assets.core.store import Published
+
 
 class BackfillAssetsError(Exception):
     """Base of every error raised on purpose; catching it catches nothing else."""
@@ -51,11 +58,21 @@ class StoreFullError(StoreError):
     """The file system has no room; nothing of the group became visible."""
 
 
-class ContentConflictError(StoreError):
+class PublishRefusedError(StoreError):
+    """A target was left as it stands; the other partitions of the group are published.
+
+    Attributes:
+        published: What of the group was made visible all the same.
+    """
+
+    published: Sequence[Published] = ()
+
+
+class ContentConflictError(PublishRefusedError):
     """A target already holds other content than the one about to be published."""
 
 
-class ForeignFileError(StoreError):
+class ForeignFileError(PublishRefusedError):
     """Something that this project did not write stands at a target's path."""
 
 

@@ -112,7 +112,7 @@ def make_plan(
     now: datetime,
 ) -> Plan:
     """Compute what is missing at ``now``, which must be aware, from what stands in the store."""
-    latest = catalogue.closing.latest_closed_day(now)
+    latest = catalogue.latest_closed_day(now)
     expected = expected_partitions(catalogue, latest)
     held_now = held & expected
     committed = (present & expected) - held_now

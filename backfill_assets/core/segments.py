@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 
 _PLAIN = frozenset((string.ascii_letters + string.digits + "_-").encode())
 
+# Windows, and shares that follow it, keep these for devices, in any case and with any suffix.
+DEVICE_NAMES = frozenset(
+    {"CON", "PRN", "AUX", "NUL"} | {f"{port}{n}" for port in ("COM", "LPT") for n in range(10)}
+)
+
 
 def segment(text: str) -> str:
     """Return ``text`` as one path segment; distinct texts give distinct segments."""
+    if text.upper() in DEVICE_NAMES:
+        return _in_full(text)
     return "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in text.encode())
 
 

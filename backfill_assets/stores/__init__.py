@@ -1,0 +1,1 @@
+"""What survives a restart: files and PostgreSQL. Nothing here knows Dagster."""

@@ -1,0 +1,1 @@
+"""The store on a local directory: attempts, durable publishing, scanning, the root's identity."""

@@ -1,0 +1,46 @@
+"""Where files stand: ``root/catalogue/category/value_type/v1/2013-08-03/JFK.parquet``.
+
+Nothing outside ``stores.files`` knows this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import date
+    from pathlib import Path
+
+    from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.partitions import Partition, Query
+
+HOLD_SUFFIX = ".hold"  # beside a data file; wins over it
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of one store; as text, since a million of them are built."""
+
+    root: Path
+    suffix: str
+
+    def version_folder(self, query: Query) -> str:
+        """Return the folder of a query's days."""
+        return f"{self.root}/{'/'.join(query.asset_path)}/v{query.version}"
+
+    def day_folder(self, query: Query, day: date) -> str:
+        """Return the folder of a query's units on one day."""
+        return f"{self.version_folder(query)}/{day.isoformat()}"
+
+    def data_file(self, catalogue: Catalogue, partition: Partition) -> str:
+        """Return the path of a partition's file."""
+        return self._stem(catalogue, partition) + self.suffix
+
+    def hold_file(self, catalogue: Catalogue, partition: Partition) -> str:
+        """Return the path of a partition's hold."""
+        return self._stem(catalogue, partition) + HOLD_SUFFIX
+
+    def _stem(self, catalogue: Catalogue, partition: Partition) -> str:
+        folder = self.day_folder(partition.query, partition.day)
+        return f"{folder}/{catalogue.unit_segments[partition.unit]}"

@@ -1,0 +1,207 @@
+"""One attempt on a local directory: staging files, and publishing a group of them.
+
+The order of a publish is its guarantee: files durable, then names, then folders durable, and only
+then is anything reported.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backfill_assets.core.errors import (
+    ContentConflictError,
+    CorruptPartitionError,
+    ForeignFileError,
+    PublishRefusedError,
+)
+from backfill_assets.core.store import Published
+from backfill_assets.stores.files.attempts import stale
+from backfill_assets.stores.files.durability import translated
+from backfill_assets.stores.tables import conform, record_of, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from backfill_assets.core.partitions import Partition
+    from backfill_assets.core.store import CommitRecord
+    from backfill_assets.stores.files.durability import Flusher
+    from backfill_assets.stores.formats import FileFormat
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    partition: Partition
+    record: CommitRecord
+    path: str
+    size: int
+
+
+class LocalAttempt:
+    """An attempt whose files are in its own directory until they are published.
+
+    Args:
+        directory: The attempt's directory; when it is gone, the attempt was revoked.
+        target_of: Where a partition's file goes.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        file_format: FileFormat,
+        flusher: Flusher,
+        target_of: Callable[[Partition], str],
+    ) -> None:
+        self._directory = directory
+        self._format = file_format
+        self._flusher = flusher
+        self._target_of = target_of
+        self._staged: list[_Staged] = []
+        self._count = 0
+        self._folders: set[str] = set()  # known to exist
+
+    @property
+    def name(self) -> str:
+        """The attempt's name; its run id first."""
+        return self._directory.name
+
+    def stage(self, partition: Partition, table: pa.Table | pd.DataFrame) -> None:
+        """Write a partition's file into the attempt's directory.
+
+        Raises:
+            SourceError: the rows do not fit the declared schema.
+            StaleAttemptError: the attempt was revoked.
+            StoreFullError: there is no room.
+        """
+        schema = getattr(table, "schema", None)
+        if schema != schema_of(partition.query):
+            table = conform(partition, table)
+        record = record_of(partition, table)
+        content = self._format.encode(table, record)
+        path = f"{self._directory}/{self._count}{self._format.suffix}"
+        self._count += 1
+        self._write(path, content)
+        self._staged.append(_Staged(partition, record, path, len(content)))
+
+    def publish(self, *, replace: bool = False) -> list[Published]:
+        """Make all staged partitions visible, all durable; see ``core.store.Attempt``."""
+        staged, self._staged = self._staged, []
+        if not staged:
+            return []
+        self._flusher.flush(file.path for file in staged)
+        published: list[Published] = []
+        refusals: list[PublishRefusedError] = []
+        touched: set[str] = set()
+        for file in staged:
+            try:
+                published.append(self._make_visible(file, touched, replace=replace))
+            except PublishRefusedError as refusal:
+                refusals.append(refusal)
+        self._flusher.flush(touched)
+        self._remove(staged)
+        if refusals:
+            refusals[0].published = published
+            raise refusals[0]
+        return published
+
+    def _write(self, path: str, content: memoryview) -> None:
+        with translated("writing"):
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            except FileNotFoundError:
+                raise stale(self._directory) from None
+            try:
+                while content:
+                    content = content[os.write(descriptor, content) :]
+            finally:
+                os.close(descriptor)
+
+    def _make_visible(self, file: _Staged, touched: set[str], *, replace: bool) -> Published:
+        target = self._target_of(file.partition)
+        try:
+            self._make_folder(os.path.dirname(target), touched)  # noqa: PTH120 - text, for speed
+            # link, not rename: it fails when the name is taken, so the first commit wins.
+            self._link(file.path, target)
+        except (FileExistsError, NotADirectoryError):
+            return self._settle(file, target, replace=replace)
+        return Published(file.partition, file.record, file.size, adopted=False)
+
+    def _link(self, source: str, target: str) -> None:
+        with translated("publishing"):
+            try:
+                os.link(source, target)
+            except FileNotFoundError:
+                if not self._directory.is_dir():
+                    raise stale(self._directory) from None
+                # Somebody removed the day's folder since it was last seen.
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+                self._link_once_more(source, target)
+
+    def _link_once_more(self, source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except FileNotFoundError:
+            raise stale(self._directory) from None
+
+    def _settle(self, file: _Staged, target: str, *, replace: bool) -> Published:
+        """Adopt, replace or refuse what stands at the target already."""
+        found = self._record_at(file, target)
+        if found == file.record:
+            return Published(file.partition, file.record, file.size, adopted=True)
+        if not replace:
+            message = (
+                f"{target} already holds {found.rows} rows with digest {found.digest}, and this "
+                f"attempt made {file.record.rows} rows with digest {file.record.digest}: the "
+                "source is not deterministic, or it changed. Restate the partition to replace it"
+            )
+            raise ContentConflictError(message)
+        with translated("replacing"):
+            try:
+                Path(file.path).replace(target)
+            except FileNotFoundError:
+                raise stale(self._directory) from None
+        return Published(file.partition, file.record, file.size, adopted=False)
+
+    def _record_at(self, file: _Staged, target: str) -> CommitRecord:
+        """Return the commit record of the same partition at the target, or refuse to touch it."""
+        path = Path(target)
+        try:
+            if path.is_symlink() or not path.is_file():
+                raise _foreign(target, "no regular file")
+            found = self._format.record(path)
+        except CorruptPartitionError as error:
+            raise _foreign(target, str(error)) from error
+        if (found.partition, found.version) != (file.record.partition, file.record.version):
+            raise _foreign(target, f"the file of {found.partition}, version {found.version}")
+        return found
+
+    def _make_folder(self, folder: str, touched: set[str]) -> None:
+        touched.add(folder)
+        if folder in self._folders:
+            return
+        with translated("making folders for"):
+            path = Path(folder)
+            missing = [path]
+            missing += [p for p in path.parents if not p.is_dir()]
+            touched.update(str(p.parent) for p in missing)  # a new folder's name is durable too
+            path.mkdir(parents=True, exist_ok=True)
+        self._folders.add(folder)
+
+    def _remove(self, staged: list[_Staged]) -> None:
+        for file in staged:
+            try:
+                os.unlink(file.path)  # noqa: PTH108 - text, for speed
+            except FileNotFoundError:
+                continue  # replaced its target, or was revoked in the same moment
+
+
+def _foreign(target: str, found: str) -> ForeignFileError:
+    return ForeignFileError(
+        f"{target} is not ours to touch: {found}. It was left alone; move it away, and the next "
+        "tick publishes the partition"
+    )

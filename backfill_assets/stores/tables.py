@@ -1,0 +1,131 @@
+"""A partition's rows as an Arrow table of declared types, and their digest.
+
+The schema of a query is declared in its catalogue, so an empty or all-null day has the same one as
+any other day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pyarrow as pa
+
+from backfill_assets.core.errors import SourceError
+from backfill_assets.core.partitions import ColumnType
+from backfill_assets.core.store import CommitRecord
+
+if TYPE_CHECKING:
+    from backfill_assets.core.partitions import Partition, Query
+
+VALUE = "value"
+_ARROW_TYPES = {
+    ColumnType.STRING: pa.string(),
+    ColumnType.INT64: pa.int64(),
+    ColumnType.FLOAT64: pa.float64(),
+    ColumnType.BOOLEAN: pa.bool_(),
+}
+
+
+def arrow_type(column_type: ColumnType) -> pa.DataType:
+    """Return the Arrow type of a declared column."""
+    return _ARROW_TYPES[column_type]
+
+
+@lru_cache(maxsize=4096)
+def schema_of(query: Query) -> pa.Schema:
+    """Return the schema of every file of a query: ``date``, ``unit``, the category, ``value``."""
+    return pa.schema(
+        [
+            pa.field("date", pa.date32(), nullable=False),
+            pa.field("unit", pa.string(), nullable=False),
+            pa.field(query.category, arrow_type(query.category_type)),
+            pa.field(VALUE, arrow_type(query.column_type)),
+        ]
+    )
+
+
+def conform(partition: Partition, frame: pa.Table | pd.DataFrame) -> pa.Table:
+    """Return the rows of one partition in its declared schema, in the order given.
+
+    A frame needs the category's column and ``value``; ``date`` and ``unit`` are filled in, and
+    where they are given they must be the partition's. NaN in a data frame is null.
+
+    Raises:
+        SourceError: a column is missing or unknown, a value does not fit its declared type, or a
+            row belongs to another partition.
+    """
+    schema = schema_of(partition.query)
+    table = _as_table(partition, frame)
+    _check_columns(partition, table, schema)
+    columns = [_column(partition, table, field) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def record_of(partition: Partition, table: pa.Table) -> CommitRecord:
+    """Return what the file of a conforming table will say about itself."""
+    return CommitRecord(
+        partition=str(partition),
+        version=partition.query.version,
+        rows=table.num_rows,
+        digest=digest_of(partition, table),
+    )
+
+
+def digest_of(partition: Partition, table: pa.Table) -> str:
+    """Return the SHA-256 of the rows: the category and value columns as one JSON text.
+
+    The text is the same in every file format and every version of Arrow; date and unit are in the
+    partition's name already.
+
+    Raises:
+        SourceError: a value is infinite, which neither JSON nor a chart can carry.
+    """
+    columns = [table.column(partition.query.category), table.column(VALUE)]
+    values = [column.to_pylist() for column in columns]
+    try:
+        text = json.dumps(values, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        message = f"{partition}: a value is infinite or NaN; give null where there is no number"
+        raise SourceError(message) from None
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _as_table(partition: Partition, frame: pa.Table | pd.DataFrame) -> pa.Table:
+    if isinstance(frame, pa.Table):
+        return frame
+    if not isinstance(frame, pd.DataFrame):
+        message = f"{partition}: got a {type(frame).__name__}; return a DataFrame or an Arrow table"
+        raise SourceError(message)
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        message = f"{partition}: the frame has a column that Arrow cannot hold: {error}"
+        raise SourceError(message) from error
+
+
+def _check_columns(partition: Partition, table: pa.Table, schema: pa.Schema) -> None:
+    missing = {partition.query.category, VALUE} - set(table.column_names)
+    unknown = set(table.column_names) - set(schema.names)
+    if missing or unknown:
+        found = ", ".join(table.column_names)
+        message = f"{partition}: found columns {found}; expected {', '.join(schema.names)}"
+        raise SourceError(message)
+
+
+def _column(partition: Partition, table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    own = {"date": partition.day, "unit": partition.unit}.get(field.name)
+    if own is not None and field.name not in table.column_names:
+        return pa.repeat(pa.scalar(own, field.type), table.num_rows)
+    try:
+        column = table.column(field.name).cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        message = f"{partition}: column {field.name!r} is declared {field.type}: {error}"
+        raise SourceError(message) from error
+    if own is not None and (strange := set(column.unique().to_pylist()) - {own}):
+        message = f"{partition}: a row has {field.name} {strange.pop()!r}; it belongs elsewhere"
+        raise SourceError(message)
+    return column
