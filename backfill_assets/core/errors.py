@@ -35,7 +35,7 @@ class SourceNotReadyError(BackfillAssetsError):
 
 
 class SourceError(BackfillAssetsError):
-    """The source returned rows that the catalogue does not allow."""
+    """The source cannot be reached or read, or returned rows that the catalogue does not allow."""
 
 
 class PartitionsRefusedError(BackfillAssetsError):

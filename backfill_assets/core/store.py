@@ -99,8 +99,19 @@ class Attempt(Protocol[TableT_contra]):
 class PartitionStore(Protocol[TableT]):
     """Committed files, and the only one to know their paths."""
 
-    def scan(self, catalogue: Catalogue) -> Inventory:
+    def prepare(self) -> None:
+        """Make the store, or check that it is the one that is meant; attempts do it by themselves.
+
+        Raises:
+            StoreUnreadableError: it cannot be written, or it holds other things.
+            StoreUnsupportedError: other settings made it, or publishing there is not atomic.
+        """
+
+    def scan(self, catalogue: Catalogue, *, within: PartitionSet | None = None) -> Inventory:
         """Return what stands in the store.
+
+        Args:
+            within: Look only at the queries and days of this set, and name no strangers.
 
         Raises:
             StoreUnreadableError: a place cannot be read; it is never counted as missing.

@@ -1,0 +1,1 @@
+"""Definitions only: partitions, assets, checks, sensors, jobs, and which data sets there are."""

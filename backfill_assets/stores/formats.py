@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from backfill_assets.core.partitions import Partition
 
 _RECORD_KEY = b"backfill_assets.commit"  # in the Parquet key-value metadata
+# What Arrow raises at bytes that are not what they should be; ArrowInvalid is a ValueError.
+_UNREADABLE = (pa.ArrowException, ValueError, OverflowError, OSError)
 
 
 class FileFormat(Protocol):
@@ -33,15 +35,18 @@ class FileFormat(Protocol):
     def encode(self, table: pa.Table, record: CommitRecord) -> memoryview:
         """Return the bytes of a file."""
 
-    def decode(self, path: Path, partition: Partition) -> pa.Table:
+    def decode(self, content: bytes, path: Path, partition: Partition) -> pa.Table:
         """Return the rows of a file.
+
+        Args:
+            path: Where it stands, for messages.
 
         Raises:
             CorruptPartitionError: the file is not of this format, or of another schema.
         """
 
-    def record(self, path: Path) -> CommitRecord:
-        """Return the commit record of a file without reading its rows.
+    def record(self, content: bytes, path: Path) -> CommitRecord:
+        """Return the commit record of a file without decoding its rows.
 
         Raises:
             CorruptPartitionError: the file has none.
@@ -69,22 +74,20 @@ class ParquetFormat:
             writer.add_key_value_metadata({_RECORD_KEY: _record_text(record).encode()})
         return memoryview(sink.getvalue())
 
-    def decode(self, path: Path, partition: Partition) -> pa.Table:
+    def decode(self, content: bytes, path: Path, partition: Partition) -> pa.Table:
         """Return the rows of a Parquet file."""
         try:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(pa.BufferReader(content)) as file:
                 table = file.read().replace_schema_metadata(None)
             return _with_schema(path, table, partition)
-        except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+        except _UNREADABLE as error:
             raise _unreadable(path, error) from error
 
-    def record(self, path: Path) -> CommitRecord:
+    def record(self, content: bytes, path: Path) -> CommitRecord:
         """Return the commit record in a Parquet file's metadata."""
         try:
-            metadata = pq.read_metadata(path).metadata or {}
-        except FileNotFoundError:
-            raise
-        except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+            metadata = pq.read_metadata(pa.BufferReader(content)).metadata or {}
+        except _UNREADABLE as error:
             raise _unreadable(path, error) from error
         return _parse_record(path, metadata.get(_RECORD_KEY, b""))
 
@@ -104,19 +107,19 @@ class JsonFormat:
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return memoryview(text.encode())
 
-    def decode(self, path: Path, partition: Partition) -> pa.Table:
+    def decode(self, content: bytes, path: Path, partition: Partition) -> pa.Table:
         """Return the rows of a JSON file."""
-        rows = _load_json(path).get("rows")
+        rows = _load_json(content, path).get("rows")
         schema = schema_of(partition.query)
         try:
             dated = pa.Table.from_pylist(rows, schema=schema.set(0, pa.field("date", pa.string())))
             return dated.set_column(0, schema.field(0), dated.column(0).cast(pa.date32()))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, AttributeError) as error:
+        except (*_UNREADABLE, TypeError, AttributeError) as error:
             raise _unreadable(path, error) from error
 
-    def record(self, path: Path) -> CommitRecord:
+    def record(self, content: bytes, path: Path) -> CommitRecord:
         """Return the commit record of a JSON file."""
-        return _parse_record(path, json.dumps(_load_json(path).get("commit")).encode())
+        return _parse_record(path, json.dumps(_load_json(content, path).get("commit")).encode())
 
 
 def file_format(name: str) -> FileFormat:
@@ -144,10 +147,10 @@ def _parse_record(path: Path, text: bytes) -> CommitRecord:
         raise CorruptPartitionError(message) from error
 
 
-def _load_json(path: Path) -> dict[str, object]:
+def _load_json(content: bytes, path: Path) -> dict[str, object]:
     try:
-        document = json.loads(path.read_bytes())
-    except ValueError as error:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise _unreadable(path, error) from error
     if not isinstance(document, dict):
         raise _unreadable(path, TypeError("not a JSON object"))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from backfill_assets.core.errors import SourceError
-from backfill_assets.stores.tables import schema_of
+from backfill_assets.stores.tables import as_table, cast, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
     import numpy.typing as npt
+    import pandas as pd
 
     from backfill_assets.core.catalogue import Catalogue
     from backfill_assets.core.partition_sets import PartitionSet
@@ -39,43 +39,33 @@ def split(
             unknown one, or a group stands twice.
     """
     catalogue = wanted.catalogue
-    table = _sorted(_typed(frame, queries), queries[0].category)
-    rows = _rows_by_day_and_unit(table, catalogue, queries[0])
+    where = f"source of {queries[0].catalogue}/{queries[0].category}"
+    table = _sorted(_typed(where, as_table(where, frame), queries), queries[0].category)
+    rows = _rows_by_day_and_unit(where, table, catalogue)
     for partition in wanted.only(queries):
         start, end = rows.get((partition.day, partition.unit), (0, 0))
         yield partition, _columns_of(partition.query, table, start, end)
 
 
-def _typed(frame: pa.Table | pd.DataFrame, queries: Sequence[Query]) -> pa.Table:
+def _typed(where: str, frame: pa.Table, queries: Sequence[Query]) -> pa.Table:
     """Return the columns that matter, in their declared types."""
-    if isinstance(frame, pd.DataFrame):
-        frame = pa.Table.from_pandas(frame, preserve_index=False)
     declared = schema_of(queries[0])
     fields = [declared.field(name) for name in ("date", "unit", queries[0].category)]
     fields += [schema_of(q).field("value").with_name(q.value_type) for q in queries]
     missing = [field.name for field in fields if field.name not in frame.column_names]
     if missing:
-        message = (
-            f"source of {queries[0].catalogue}/{queries[0].category}: no column {missing[0]!r} "
-            f"among {', '.join(frame.column_names)}"
-        )
+        found = ", ".join(frame.column_names)
+        message = f"{where}: no column {missing[0]!r} among {found}"
         raise SourceError(message)
-    return pa.table({field.name: _cast(frame, field, queries[0]) for field in fields})
+    return pa.table({field.name: _column(where, frame, field) for field in fields})
 
 
-def _cast(frame: pa.Table, field: pa.Field, query: Query) -> pa.Array:
-    try:
-        column = frame.column(field.name).cast(field.type).combine_chunks()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        message = (
-            f"source of {query.catalogue}/{query.category}: column {field.name!r} is declared "
-            f"{field.type}: {error}"
-        )
-        raise SourceError(message) from error
+def _column(where: str, frame: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    column = cast(where, frame.column(field.name), field)
     if not field.nullable and column.null_count:
         message = (
-            f"source of {query.catalogue}/{query.category}: {column.null_count} rows have no "
-            f"{field.name!r}; every row belongs to a day and a unit"
+            f"{where}: {column.null_count} rows have no {field.name!r}; every row belongs to a day "
+            "and a unit"
         )
         raise SourceError(message)
     return column
@@ -87,26 +77,23 @@ def _sorted(table: pa.Table, category: str) -> pa.Table:
 
 
 def _rows_by_day_and_unit(
-    table: pa.Table, catalogue: Catalogue, query: Query
+    where: str, table: pa.Table, catalogue: Catalogue
 ) -> dict[tuple[date, str], tuple[int, int]]:
     """Return the half-open range of rows of each day and unit of a sorted table."""
     if not table.num_rows:
         return {}
     days, units = table.column("date"), table.column("unit")
     changes = _changes(days) | _changes(units)
-    _check_groups(table, changes, query)
+    _check_groups(where, table, changes)
     starts = np.flatnonzero(np.concatenate([[True], changes]))
-    ends = [*starts[1:].tolist(), table.num_rows]
+    spans = zip(starts.tolist(), [*starts[1:].tolist(), table.num_rows], strict=True)
     names = zip(days.take(starts).to_pylist(), units.take(starts).to_pylist(), strict=True)
-    rows = {name: span for name, *span in zip(names, starts.tolist(), ends, strict=True)}
+    rows = dict(zip(names, spans, strict=True))
     unknown = sorted({unit for _, unit in rows} - set(catalogue.unit_bits))
     if unknown:
-        message = (
-            f"source of {query.catalogue}/{query.category}: unit {unknown[0]!r} is not among "
-            f"{', '.join(catalogue.unit_names)}"
-        )
+        message = f"{where}: unit {unknown[0]!r} is not among {', '.join(catalogue.unit_names)}"
         raise SourceError(message)
-    return {name: (start, end) for name, (start, end) in rows.items()}
+    return rows
 
 
 def _changes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
@@ -117,14 +104,14 @@ def _changes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     return differs
 
 
-def _check_groups(table: pa.Table, changes: npt.NDArray[np.bool_], query: Query) -> None:
-    repeated = np.flatnonzero(~(changes | _changes(table.column(query.category))))
+def _check_groups(where: str, table: pa.Table, changes: npt.NDArray[np.bool_]) -> None:
+    category = table.column_names[2]  # after date and unit
+    repeated = np.flatnonzero(~(changes | _changes(table.column(category))))
     if repeated.size:
         row = table.slice(int(repeated[0]), 1).to_pylist()[0]
         message = (
-            f"source of {query.catalogue}/{query.category}: {query.category} "
-            f"{row[query.category]!r} stands twice on {row['date']} for unit {row['unit']!r}; "
-            "return one row for each group"
+            f"{where}: {category} {row[category]!r} stands twice on {row['date']} for unit "
+            f"{row['unit']!r}; return one row for each group"
         )
         raise SourceError(message)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ def conform(partition: Partition, frame: pa.Table | pd.DataFrame) -> pa.Table:
             row belongs to another partition.
     """
     schema = schema_of(partition.query)
-    table = _as_table(partition, frame)
+    table = as_table(str(partition), frame)
     _check_columns(partition, table, schema)
     columns = [_column(partition, table, field) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -94,17 +95,68 @@ def digest_of(partition: Partition, table: pa.Table) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _as_table(partition: Partition, frame: pa.Table | pd.DataFrame) -> pa.Table:
+def as_table(where: str, frame: pa.Table | pd.DataFrame) -> pa.Table:
+    """Return a frame as an Arrow table whose columns have distinct names.
+
+    Args:
+        where: Whose frame it is, for messages.
+
+    Raises:
+        SourceError: it is no frame, or Arrow cannot hold it.
+    """
+    if not isinstance(frame, (pa.Table, pd.DataFrame)):
+        message = f"{where}: got a {type(frame).__name__}; return a DataFrame or an Arrow table"
+        raise SourceError(message)
+    names = frame.column_names if isinstance(frame, pa.Table) else list(frame.columns)
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        message = f"{where}: column {repeated[0]!r} stands twice; keep one"
+        raise SourceError(message)
     if isinstance(frame, pa.Table):
         return frame
-    if not isinstance(frame, pd.DataFrame):
-        message = f"{partition}: got a {type(frame).__name__}; return a DataFrame or an Arrow table"
-        raise SourceError(message)
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        message = f"{partition}: the frame has a column that Arrow cannot hold: {error}"
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+        message = f"{where}: the frame has a column that Arrow cannot hold: {error}"
         raise SourceError(message) from error
+
+
+def cast(where: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Return a column in its declared type; a number is no text, a flag is no number.
+
+    Nulls fit every type, text in ISO form fits a date, and an instant does where it is a midnight.
+
+    Raises:
+        SourceError: a value does not fit.
+    """
+    if column.null_count == len(column):  # pandas gives an empty column a type of its own
+        return pa.chunked_array([pa.nulls(len(column), field.type)])
+    found, declared = _kind(column.type), _kind(field.type)
+    try:
+        result = column.cast(field.type)
+        fits = found == declared or (found, declared) == ("text", "date")
+        if fits and pa.types.is_timestamp(column.type):
+            fits = result.cast(column.type).equals(column)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        message = f"{where}: column {field.name!r} is declared {field.type}: {error}"
+        raise SourceError(message) from error
+    if not fits:
+        message = (
+            f"{where}: column {field.name!r} is declared {field.type}, and came as {column.type}; "
+            "convert it where it is made"
+        )
+        raise SourceError(message)
+    return result
+
+
+def _kind(data_type: pa.DataType) -> str:
+    types = pa.types
+    if types.is_dictionary(data_type):
+        return _kind(data_type.value_type)
+    if types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type):
+        return "number"
+    if types.is_string(data_type) or types.is_large_string(data_type):
+        return "text"
+    return "date" if types.is_date(data_type) or types.is_timestamp(data_type) else str(data_type)
 
 
 def _check_columns(partition: Partition, table: pa.Table, schema: pa.Schema) -> None:
@@ -120,11 +172,7 @@ def _column(partition: Partition, table: pa.Table, field: pa.Field) -> pa.Chunke
     own = {"date": partition.day, "unit": partition.unit}.get(field.name)
     if own is not None and field.name not in table.column_names:
         return pa.repeat(pa.scalar(own, field.type), table.num_rows)
-    try:
-        column = table.column(field.name).cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        message = f"{partition}: column {field.name!r} is declared {field.type}: {error}"
-        raise SourceError(message) from error
+    column = cast(str(partition), table.column(field.name), field)
     if own is not None and (strange := set(column.unique().to_pylist()) - {own}):
         message = f"{partition}: a row has {field.name} {strange.pop()!r}; it belongs elsewhere"
         raise SourceError(message)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FOLDER = ".attempts"
 _LOCK = "lock"
 _BIRTHS = ".births.lock"  # held while an attempt is made, so that no sweep meets a half-made one
+_PROOF = ".proof.lock"  # locked twice, to see whether locks work; a sweep holds the other one
 _REVOKED = ".revoked-"
 
 
@@ -42,7 +43,7 @@ class AttemptFolder:
     @contextmanager
     def open(self, name: str) -> Iterator[Path]:
         """Make an attempt's directory, locked until the context or the process ends."""
-        with self._births(fcntl.LOCK_SH):
+        with translated("opening an attempt below"), self._locked(_BIRTHS, fcntl.LOCK_SH):
             directory = self.path / f"{name}.{uuid.uuid4().hex[:12]}"
             directory.mkdir()
             lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -63,7 +64,8 @@ class AttemptFolder:
         for directory in self._named(name):
             away = self.path / f"{_REVOKED}{uuid.uuid4().hex}"
             try:
-                directory.rename(away)
+                with translated("revoking"):
+                    directory.rename(away)
             except FileNotFoundError:
                 continue  # it ended by itself meanwhile
             shutil.rmtree(away, ignore_errors=True)
@@ -75,7 +77,7 @@ class AttemptFolder:
         if not self.path.is_dir():
             return 0
         count = 0
-        with self._births(fcntl.LOCK_EX):
+        with self._locked(_BIRTHS, fcntl.LOCK_EX):
             for directory in sorted(self.path.iterdir()):
                 if directory.is_dir() and not self._is_held(directory):
                     shutil.rmtree(directory, ignore_errors=True)
@@ -84,9 +86,8 @@ class AttemptFolder:
 
     def locks_work(self) -> bool:
         """Return whether a second lock on a locked file is refused, as it should be."""
-        with translated("locking"), self._births(fcntl.LOCK_SH):
-            path = self.path / _BIRTHS
-            other = os.open(path, os.O_RDWR)
+        with translated("locking"), self._locked(_PROOF, fcntl.LOCK_SH):
+            other = os.open(self.path / _PROOF, os.O_RDWR)
             try:
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -97,15 +98,18 @@ class AttemptFolder:
 
     def _named(self, name: str) -> list[Path]:
         try:
-            return [path for path in self.path.iterdir() if path.name.startswith(name)]
+            paths = [path for path in self.path.iterdir() if path.name.startswith(name)]
         except FileNotFoundError:
             return []
+        return [path for path in paths if not path.name.startswith(".")]  # our own locks
 
     def _is_held(self, directory: Path) -> bool:
         try:
-            lock = os.open(directory / _LOCK, os.O_RDWR)
-        except OSError:
+            lock = os.open(directory / _LOCK, os.O_RDONLY)
+        except (FileNotFoundError, NotADirectoryError):
             return False  # its lock is gone: it was revoked, or it is ending
+        except OSError:
+            return True  # nobody can tell (another user's, no descriptor left): never swept
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -125,10 +129,10 @@ class AttemptFolder:
         return age < self._longest_run.total_seconds()
 
     @contextmanager
-    def _births(self, mode: int) -> Iterator[None]:
-        with translated("opening an attempt below"):
+    def _locked(self, name: str, mode: int) -> Iterator[None]:
+        with translated("locking"):
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path / _BIRTHS, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            lock = os.open(self.path / name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, mode)
             yield

@@ -68,11 +68,11 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def _translation(doing: str, error: OSError) -> Exception:
-    place = error.filename or "the store"
+    place = error.filename2 or error.filename or "in the store"  # of a link: its new name
     if error.errno in _NO_ROOM:
         return StoreFullError(
-            f"{doing} {place}: {error.strerror}; nothing of the group is visible. Make room, and "
-            "the next tick goes on"
+            f"{doing} {place}: {error.strerror}; what is visible is whole, the rest stays missing. "
+            "Make room, and the next tick goes on"
         )
     if error.errno == errno.EXDEV:
         return StoreUnsupportedError(
@@ -80,7 +80,8 @@ def _translation(doing: str, error: OSError) -> Exception:
             "copy would not be atomic; keep the whole store on one file system"
         )
     return StoreUnreadableError(
-        f"{doing} {place}: {error.strerror}; nothing was counted as missing"
+        f"{doing} {place}: {error.strerror}; nothing was counted as missing. Check its owner, its "
+        "permissions and its device"
     )
 
 

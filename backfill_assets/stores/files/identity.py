@@ -70,7 +70,7 @@ def read(root: Path) -> Identity | None:
         return Identity(**document)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IsADirectoryError) as error:
         message = f"{path} is not a store's identity ({error}); restore it from a backup"
         raise StoreUnreadableError(message) from error
 
@@ -81,12 +81,10 @@ def establish(root: Path, attempts: AttemptFolder, wanted: Identity) -> None:
     Concurrent callers agree; a crash leaves the old identity or the new one.
 
     Raises:
-        StoreUnreadableError: the root holds other things and no identity.
         StoreUnsupportedError: the root was made with other settings.
     """
     found = read(root)
     if found is None:
-        _refuse_foreign(root)
         _write(root, attempts, wanted, replace=False)
         found = read(root)
     if found is not None:
@@ -120,7 +118,14 @@ def check(root: Path, found: Identity, wanted: Identity) -> None:
             raise StoreUnsupportedError(message)
 
 
-def _refuse_foreign(root: Path) -> None:
+def refuse_foreign(root: Path) -> None:
+    """Refuse a root that holds things and no identity; one that is not there yet is fine.
+
+    Raises:
+        StoreUnreadableError: it is no store, or it lost its identity.
+    """
+    if read(root) is not None:
+        return
     try:
         with translated("reading"):
             strange = sorted(set(os.listdir(root)) - {FOLDER})  # noqa: PTH208 - names only

@@ -5,6 +5,8 @@ Nothing outside ``stores.files`` knows this.
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,14 @@ if TYPE_CHECKING:
     from backfill_assets.core.partitions import Partition, Query
 
 HOLD_SUFFIX = ".hold"  # beside a data file; wins over it
+
+
+def is_regular_file(path: str) -> bool:
+    """Return whether a file stands there, by the scan's own rule: no folder and no symlink."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-from contextlib import contextmanager
+import uuid
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from backfill_assets.core.errors import (
     CorruptPartitionError,
     MissingPartitionError,
+    SourceError,
     StoreUnreadableError,
 )
 from backfill_assets.stores.files import identity, scanning
 from backfill_assets.stores.files.attempts import AttemptFolder
 from backfill_assets.stores.files.durability import Flusher, translated
-from backfill_assets.stores.files.layout import Layout
+from backfill_assets.stores.files.layout import Layout, is_regular_file
 from backfill_assets.stores.files.probe import prove_links_and_renames
 from backfill_assets.stores.files.publishing import LocalAttempt
 from backfill_assets.stores.formats import file_format as format_called
@@ -27,9 +29,8 @@ from backfill_assets.stores.tables import record_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
-
     from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.partition_sets import PartitionSet
     from backfill_assets.core.partitions import Partition
     from backfill_assets.core.store import CommitRecord, Inventory
 
@@ -68,33 +69,26 @@ class LocalPartitionStore:
             StoreUnreadableError: the root cannot be written, or holds other things.
             StoreUnsupportedError: other settings made it, or its file system lacks what is needed.
         """
-        if not self._is_prepared:
-            identity.establish(self.root, self._attempts, self._identity)
+        if self._is_prepared:
+            self._check_identity()  # a root that was unmounted since is no new store
+        else:
+            identity.refuse_foreign(self.root)  # before anything is written there
             prove_links_and_renames(self.root, self._attempts)
+            identity.establish(self.root, self._attempts, self._identity)
             self._is_prepared = True
 
-    def scan(self, catalogue: Catalogue) -> Inventory:
+    def scan(self, catalogue: Catalogue, *, within: PartitionSet | None = None) -> Inventory:
         """Return what stands in the store for one catalogue."""
-        found = identity.read(self.root)
-        if found is None:
-            message = (
-                f"{self.root} is not a store, or is not mounted: it has no {identity.NAME}. "
-                "Nothing was counted as missing; mount it, or run `backfill-assets up` to begin one"
-            )
-            raise StoreUnreadableError(message)
-        identity.check(self.root, found, self._identity)
-        return scanning.scan(self._layout, catalogue)
+        self._check_identity()
+        with translated("reading"):
+            return scanning.scan(self._layout, catalogue, within)
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[LocalAttempt]:
         """Open an attempt; it is alive until the context or the process ends."""
         self.prepare()
-        with self._attempts.open(name) as directory:
-            flusher = Flusher(str(self.root))
-            try:
-                yield LocalAttempt(directory, self._format, flusher, self._data_file)
-            finally:
-                flusher.close()
+        with self._attempts.open(name) as directory, self._flusher() as flusher:
+            yield LocalAttempt(directory, self._format, flusher, self._data_file)
 
     def is_alive(self, name: str) -> bool:
         """Return whether a process holds an attempt whose name begins with ``name``."""
@@ -110,74 +104,136 @@ class LocalPartitionStore:
 
     def read(self, partition: Partition) -> pa.Table:
         """Return a partition's rows."""
-        return self._format.decode(self._committed(partition), partition)
+        path, content = self._committed(partition)
+        return self._format.decode(content, path, partition)
 
     def records(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommitRecord]:
         """Return the commit records of committed partitions; those that are gone are left out."""
         found = {}
         for partition in partitions:
-            with contextlib.suppress(FileNotFoundError):
-                found[partition] = self._format.record(Path(self._data_file(partition)))
+            if committed := self._content(partition):
+                path, content = committed
+                found[partition] = self._format.record(content, path)
         return found
 
     def verify(self, partition: Partition) -> CommitRecord:
         """Read a partition and check its schema, key, rows and digest."""
-        path = self._committed(partition)
-        record = self._format.record(path)
-        table = self._format.decode(path, partition)
-        wrong = _wrong_rows(table, partition) or _difference(record, record_of(partition, table))
+        path, content = self._committed(partition)
+        record = self._format.record(content, path)
+        table = self._format.decode(content, path, partition)
+        wrong = _wrong(record, table, partition)
         if wrong:
             message = f"{path}: {wrong}; delete it and the next tick makes it again"
             raise CorruptPartitionError(message)
         return record
 
     def hold(self, partitions: Sequence[Partition], reason: str) -> None:
-        """Withdraw partitions: the hold stands first, then the file goes.
+        """Withdraw partitions: the holds stand first, then the files go.
 
         A crash leaves each partition held or as it was; the hold wins over a file that is left.
         """
-        with self.attempt("hold") as attempt, translated("holding"):
-            for place, partition in enumerate(partitions):
-                draft = self._attempts.path / attempt.name / str(place)
-                draft.write_text(json.dumps({"partition": str(partition), "reason": reason}))
-                hold = Path(self._hold_file(partition))
-                hold.parent.mkdir(parents=True, exist_ok=True)
-                draft.replace(hold)
-                Path(self._data_file(partition)).unlink(missing_ok=True)
-                _flush_folder(hold.parent)
+        holds = {Path(self._hold_file(partition)): partition for partition in partitions}
+        self.prepare()
+        with self._attempts.open("hold") as folder, self._flusher() as flusher:
+            with translated("holding"):
+                drafts = [_draft(folder, p, reason) for p in holds.values()]
+                flusher.flush(drafts)
+                for draft, hold in zip(drafts, holds, strict=True):
+                    hold.parent.mkdir(parents=True, exist_ok=True)
+                    Path(draft).replace(hold)
+            flusher.flush(self._folders_of(holds))
+            self._remove_data(partitions, flusher)
 
     def release(self, partitions: Sequence[Partition]) -> None:
         """Make held partitions missing again: what a crash left of the file goes first."""
-        with translated("releasing"):
-            for partition in partitions:
-                hold = Path(self._hold_file(partition))
-                if hold.exists():
-                    Path(self._data_file(partition)).unlink(missing_ok=True)
+        self._check_identity()
+        with translated("reading"):
+            held = [partition for partition in partitions if self._is_held(partition)]
+        holds = [Path(self._hold_file(partition)) for partition in held]
+        with self._flusher() as flusher:
+            self._remove_data(held, flusher)
+            with translated("releasing"):
+                for hold in holds:
                     hold.unlink(missing_ok=True)
-                    _flush_folder(hold.parent)
+            flusher.flush(self._folders_of(holds))
 
     def location(self, partition: Partition) -> str:
         """Return the path of a partition's file."""
         return self._data_file(partition)
 
-    def _committed(self, partition: Partition) -> Path:
+    def _check_identity(self) -> None:
+        found = identity.read(self.root)
+        if found is None:
+            message = (
+                f"{self.root} is not a store, or is not mounted: it has no {identity.NAME}. "
+                "Nothing was counted as missing; mount it, or run `backfill-assets up` to begin one"
+            )
+            raise StoreUnreadableError(message)
+        identity.check(self.root, found, self._identity)
+
+    def _committed(self, partition: Partition) -> tuple[Path, bytes]:
+        """Return a committed file's path and content, read at one moment."""
+        if committed := self._content(partition):
+            return committed
+        self._check_identity()
+        found = "is held" if self._is_held(partition) else "is not committed"
+        message = (
+            f"partition {partition.key} of {'/'.join(partition.query.asset_path)} {found}: no file "
+            f"at {self._data_file(partition)}. "
+            f"`backfill-assets plan --explain '{partition}'` says why"
+        )
+        raise MissingPartitionError(message)
+
+    def _content(self, partition: Partition) -> tuple[Path, bytes] | None:
         path = Path(self._data_file(partition))
         with translated("reading"):
-            is_held = Path(self._hold_file(partition)).exists()
-        if is_held or path.is_symlink() or not path.is_file():
-            found = "is held" if is_held else "is not committed"
-            message = (
-                f"partition {partition.key} of {'/'.join(partition.query.asset_path)} {found}: "
-                f"no file at {path}. `backfill-assets plan --explain '{partition}'` says why"
-            )
-            raise MissingPartitionError(message)
-        return path
+            if self._is_held(partition) or not is_regular_file(str(path)):
+                return None
+            try:
+                return path, path.read_bytes()
+            except FileNotFoundError:
+                return None  # it went in this very moment
+
+    def _is_held(self, partition: Partition) -> bool:
+        return is_regular_file(self._hold_file(partition))
+
+    def _remove_data(self, partitions: Sequence[Partition], flusher: Flusher) -> None:
+        """Remove the files of partitions, durably; what is no file of ours is left alone."""
+        files = [Path(self._data_file(partition)) for partition in partitions]
+        with translated("removing"):
+            for file in files:
+                if is_regular_file(str(file)):
+                    file.unlink(missing_ok=True)
+        flusher.flush(self._folders_of(files))
+
+    def _folders_of(self, files: Iterable[Path]) -> set[str]:
+        """Return the folders of files up to the root: those whose names may be new."""
+        folders = {folder for file in files for folder in file.parents}
+        return {str(f) for f in folders if f.is_relative_to(self.root) and f.is_dir()}
+
+    def _flusher(self) -> closing[Flusher]:
+        return closing(Flusher(str(self.root)))
 
     def _data_file(self, partition: Partition) -> str:
         return self._layout.data_file(self._catalogues[partition.query.catalogue], partition)
 
     def _hold_file(self, partition: Partition) -> str:
         return self._layout.hold_file(self._catalogues[partition.query.catalogue], partition)
+
+
+def _draft(folder: Path, partition: Partition, reason: str) -> str:
+    draft = folder / uuid.uuid4().hex
+    draft.write_text(json.dumps({"partition": str(partition), "reason": reason}), encoding="utf-8")
+    return str(draft)
+
+
+def _wrong(record: CommitRecord, table: pa.Table, partition: Partition) -> str | None:
+    """Return what is wrong with a file whose record and rows could be decoded."""
+    try:
+        rows_wrong = _wrong_rows(table, partition)
+        return rows_wrong or _difference(record, record_of(partition, table))
+    except (SourceError, ValueError, OverflowError, pa.ArrowException) as error:
+        return f"a value is damaged ({error})"  # infinite, no text, or of no calendar
 
 
 def _wrong_rows(table: pa.Table, partition: Partition) -> str | None:
@@ -196,11 +252,3 @@ def _difference(says: CommitRecord, holds: CommitRecord) -> str | None:
                 f"and it holds {getattr(holds, name)!r}"
             )
     return None
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

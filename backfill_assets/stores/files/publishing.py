@@ -7,6 +7,7 @@ then is anything reported.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ from backfill_assets.core.errors import (
 from backfill_assets.core.store import Published
 from backfill_assets.stores.files.attempts import stale
 from backfill_assets.stores.files.durability import translated
-from backfill_assets.stores.tables import conform, record_of, schema_of
+from backfill_assets.stores.files.layout import is_regular_file
+from backfill_assets.stores.tables import conform, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +41,7 @@ class _Staged:
     partition: Partition
     record: CommitRecord
     path: str
+    target: str
     size: int
 
 
@@ -78,35 +81,34 @@ class LocalAttempt:
             StaleAttemptError: the attempt was revoked.
             StoreFullError: there is no room.
         """
-        schema = getattr(table, "schema", None)
-        if schema != schema_of(partition.query):
-            table = conform(partition, table)
-        record = record_of(partition, table)
-        content = self._format.encode(table, record)
+        rows = conform(partition, table)
+        record = record_of(partition, rows)
+        content = self._format.encode(rows, record)
         path = f"{self._directory}/{self._count}{self._format.suffix}"
         self._count += 1
         self._write(path, content)
-        self._staged.append(_Staged(partition, record, path, len(content)))
+        target = self._target_of(partition)
+        self._staged.append(_Staged(partition, record, path, target, len(content)))
 
     def publish(self, *, replace: bool = False) -> list[Published]:
         """Make all staged partitions visible, all durable; see ``core.store.Attempt``."""
         staged, self._staged = self._staged, []
         if not staged:
             return []
-        self._flusher.flush(file.path for file in staged)
+        self._flush_content(staged)
+        # Every folder before the first name: a full disk stops the group before any of it is seen.
+        touched = self._make_folders(staged)
         published: list[Published] = []
         refusals: list[PublishRefusedError] = []
-        touched: set[str] = set()
         for file in staged:
             try:
-                published.append(self._make_visible(file, touched, replace=replace))
+                published.append(self._make_visible(file, replace=replace))
             except PublishRefusedError as refusal:
                 refusals.append(refusal)
         self._flusher.flush(touched)
         self._remove(staged)
         if refusals:
-            refusals[0].published = published
-            raise refusals[0]
+            raise _together(refusals, published)
         return published
 
     def _write(self, path: str, content: memoryview) -> None:
@@ -121,14 +123,18 @@ class LocalAttempt:
             finally:
                 os.close(descriptor)
 
-    def _make_visible(self, file: _Staged, touched: set[str], *, replace: bool) -> Published:
-        target = self._target_of(file.partition)
+    def _flush_content(self, staged: list[_Staged]) -> None:
         try:
-            self._make_folder(os.path.dirname(target), touched)  # noqa: PTH120 - text, for speed
+            self._flusher.flush(file.path for file in staged)
+        except FileNotFoundError:
+            raise stale(self._directory) from None
+
+    def _make_visible(self, file: _Staged, *, replace: bool) -> Published:
+        try:
             # link, not rename: it fails when the name is taken, so the first commit wins.
-            self._link(file.path, target)
+            self._link(file.path, file.target)
         except (FileExistsError, NotADirectoryError):
-            return self._settle(file, target, replace=replace)
+            return self._settle(file, replace=replace)
         return Published(file.partition, file.record, file.size, adopted=False)
 
     def _link(self, source: str, target: str) -> None:
@@ -148,49 +154,54 @@ class LocalAttempt:
         except FileNotFoundError:
             raise stale(self._directory) from None
 
-    def _settle(self, file: _Staged, target: str, *, replace: bool) -> Published:
+    def _settle(self, file: _Staged, *, replace: bool) -> Published:
         """Adopt, replace or refuse what stands at the target already."""
-        found = self._record_at(file, target)
-        if found == file.record:
+        found = self._record_at(file)
+        # To restate also mends: the record of a damaged file still says what the file once held.
+        if found == file.record and not (replace and _differ(file.path, file.target)):
             return Published(file.partition, file.record, file.size, adopted=True)
         if not replace:
             message = (
-                f"{target} already holds {found.rows} rows with digest {found.digest}, and this "
-                f"attempt made {file.record.rows} rows with digest {file.record.digest}: the "
+                f"{file.target} already holds {found.rows} rows with digest {found.digest}, and "
+                f"this attempt made {file.record.rows} rows with digest {file.record.digest}: the "
                 "source is not deterministic, or it changed. Restate the partition to replace it"
             )
             raise ContentConflictError(message)
         with translated("replacing"):
             try:
-                Path(file.path).replace(target)
+                Path(file.path).replace(file.target)
             except FileNotFoundError:
                 raise stale(self._directory) from None
         return Published(file.partition, file.record, file.size, adopted=False)
 
-    def _record_at(self, file: _Staged, target: str) -> CommitRecord:
+    def _record_at(self, file: _Staged) -> CommitRecord:
         """Return the commit record of the same partition at the target, or refuse to touch it."""
-        path = Path(target)
+        path = Path(file.target)
+        with translated("reading"):
+            if not is_regular_file(file.target):
+                raise _foreign(file.target, "no regular file")
+            content = path.read_bytes()
         try:
-            if path.is_symlink() or not path.is_file():
-                raise _foreign(target, "no regular file")
-            found = self._format.record(path)
+            found = self._format.record(content, path)
         except CorruptPartitionError as error:
-            raise _foreign(target, str(error)) from error
+            raise _foreign(file.target, str(error)) from error
         if (found.partition, found.version) != (file.record.partition, file.record.version):
-            raise _foreign(target, f"the file of {found.partition}, version {found.version}")
+            raise _foreign(file.target, f"the file of {found.partition}, version {found.version}")
         return found
 
-    def _make_folder(self, folder: str, touched: set[str]) -> None:
-        touched.add(folder)
-        if folder in self._folders:
-            return
-        with translated("making folders for"):
+    def _make_folders(self, staged: list[_Staged]) -> set[str]:
+        """Make the folders of the targets; return those in which names will be new."""
+        folders = {os.path.dirname(file.target) for file in staged}  # noqa: PTH120 - for speed
+        touched = set(folders)
+        for folder in folders - self._folders:
             path = Path(folder)
-            missing = [path]
-            missing += [p for p in path.parents if not p.is_dir()]
+            missing = [path, *(p for p in path.parents if not p.is_dir())]
             touched.update(str(p.parent) for p in missing)  # a new folder's name is durable too
-            path.mkdir(parents=True, exist_ok=True)
-        self._folders.add(folder)
+            # Where something else has the name, the link says so, and only its file is refused.
+            with translated("making"), suppress(FileExistsError, NotADirectoryError):
+                path.mkdir(parents=True, exist_ok=True)
+        self._folders |= folders
+        return touched
 
     def _remove(self, staged: list[_Staged]) -> None:
         for file in staged:
@@ -198,6 +209,24 @@ class LocalAttempt:
                 os.unlink(file.path)  # noqa: PTH108 - text, for speed
             except FileNotFoundError:
                 continue  # replaced its target, or was revoked in the same moment
+
+
+def _differ(one: str, other: str) -> bool:
+    try:
+        return Path(one).read_bytes() != Path(other).read_bytes()
+    except FileNotFoundError:
+        return True  # the attempt was revoked or the target removed; replacing tells which
+
+
+def _together(
+    refusals: list[PublishRefusedError], published: list[Published]
+) -> PublishRefusedError:
+    """Return the first refusal, which names the others and what was published all the same."""
+    first, *others = refusals
+    first.published = published
+    for other in others:
+        first.add_note(str(other))
+    return first
 
 
 def _foreign(target: str, found: str) -> ForeignFileError:

@@ -18,7 +18,7 @@ from backfill_assets.stores.files.durability import translated
 from backfill_assets.stores.files.layout import HOLD_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import date
 
     from backfill_assets.core.catalogue import Catalogue
@@ -28,16 +28,25 @@ if TYPE_CHECKING:
 STRANGERS_NAMED = 1_000  # enough for a person to see what they are; the rest is counted
 
 
-def scan(layout: Layout, catalogue: Catalogue) -> Inventory:
-    """Return the committed and held partitions of a catalogue, and what else stands there."""
+def scan(layout: Layout, catalogue: Catalogue, within: PartitionSet | None = None) -> Inventory:
+    """Return the committed and held partitions of a catalogue, and what else stands there.
+
+    Args:
+        within: Look only at the queries and days of this set.
+    """
     found = _Findings()
     committed = {}
     held = {}
     names = {s + layout.suffix: catalogue.unit_bits[u] for u, s in catalogue.unit_segments.items()}
     holds = {s + HOLD_SUFFIX: catalogue.unit_bits[u] for u, s in catalogue.unit_segments.items()}
-    _scan_outer_folders(layout, catalogue, found)
+    if within is None:
+        _scan_outer_folders(layout, catalogue, found)
     for query in catalogue.queries:
-        committed[query.name], held[query.name] = _scan_query(layout, query, names, holds, found)
+        if within is None:
+            folders = _day_folders(layout, query, found)
+        else:
+            folders = ((d, layout.day_folder(query, d)) for d in within.masks.get(query.name, ()))
+        committed[query.name], held[query.name] = _scan_days(folders, names, holds, found)
     return Inventory(
         committed=PartitionSet(catalogue, {name: days for name, days in committed.items() if days}),
         held=PartitionSet(catalogue, {name: days for name, days in held.items() if days}),
@@ -72,22 +81,27 @@ def _scan_outer_folders(layout: Layout, catalogue: Catalogue, found: _Findings) 
                 found.add(entry.path)
 
 
-def _scan_query(
-    layout: Layout,
-    query: Query,
-    names: dict[str, int],
-    holds: dict[str, int],
-    found: _Findings,
-) -> tuple[dict[date, int], dict[date, int]]:
-    """Return the committed and the held units of each day of one query."""
-    committed: dict[date, int] = {}
-    held: dict[date, int] = {}
+def _day_folders(layout: Layout, query: Query, found: _Findings) -> Iterator[tuple[date, str]]:
+    """Yield the days that have a folder, and the folder."""
     for entry in _entries(layout.version_folder(query)):
         day = parse_day(entry.name)
         if day is None or not entry.is_dir():
             found.add(entry.path)
-            continue
-        files, hold_files = _scan_day(entry.path, names, holds, found)
+        else:
+            yield day, entry.path
+
+
+def _scan_days(
+    folders: Iterable[tuple[date, str]],
+    names: dict[str, int],
+    holds: dict[str, int],
+    found: _Findings,
+) -> tuple[dict[date, int], dict[date, int]]:
+    """Return the committed and the held units of each day."""
+    committed: dict[date, int] = {}
+    held: dict[date, int] = {}
+    for day, folder in folders:
+        files, hold_files = _scan_day(folder, names, holds, found)
         if files:
             committed[day] = files
         if hold_files:

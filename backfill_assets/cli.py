@@ -1,0 +1,235 @@
+"""``backfill-assets …``: what a terminal can ask and do.
+
+Exit codes: 0 done; 1 an error, with what to do about it; 2 a wrong command line; 3 the answer is
+no: something is missing, or a file is not sound.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from backfill_assets.core.errors import (
+    BackfillAssetsError,
+    CorruptPartitionError,
+    MissingPartitionError,
+    SettingsError,
+)
+from backfill_assets.defs.bindings import project
+from backfill_assets.resources.progress_view import ProgressView, bar
+from backfill_assets.resources.run_requests import describe
+from backfill_assets.resources.settings import settings
+from backfill_assets.resources.up import Up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backfill_assets.core.plan import Plan
+
+NO = 3  # exit code: the answer is no
+CYCLES_SHOWN = 5
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+_out = Console()
+_err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+@app.command()
+def up(
+    port: Annotated[int, typer.Option(help="Where Dagster's pages are, on this machine.")] = 3000,
+    *,
+    until_complete: Annotated[
+        bool, typer.Option("--until-complete", help="Stop when nothing is missing any more.")
+    ] = False,
+) -> None:
+    """Start PostgreSQL and Dagster, and watch history complete itself. Ctrl-C stops everything."""
+    view = ProgressView(_out)
+    with view:
+        is_complete = Up(settings(), project(), view.say).run(
+            port, view.show, until_complete=until_complete
+        )
+    raise typer.Exit(0 if is_complete or not until_complete else NO)
+
+
+@app.command()
+def plan(
+    at: Annotated[str | None, typer.Option(help="Plan for this instant, not for now.")] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(metavar="PARTITION", help="Say why this partition is in its state."),
+    ] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show what the next cycles would do. Works from the files alone."""
+    plans = _plans(at)
+    if explain is not None:
+        _explain(plans, explain, as_json=as_json)
+        return
+    if as_json:
+        _print_json([_plan_facts(p) for p in plans])
+    for one in [] if as_json else plans:
+        _print_plan(one)
+    raise typer.Exit(NO if any(p.missing for p in plans) else 0)
+
+
+@app.command()
+def status(*, as_json: Json = False) -> None:
+    """Show how complete each query is. Works from the files alone."""
+    plans = _plans(None)
+    if as_json:
+        _print_json([_status_facts(p) for p in plans])
+    for one in [] if as_json else plans:
+        _print_status(one)
+    raise typer.Exit(NO if any(p.missing for p in plans) else 0)
+
+
+@app.command()
+def verify(*, as_json: Json = False) -> None:
+    """Read every committed file, and check digest, schema and key."""
+    unsound: list[str] = []
+    checked = 0
+    for catalogue in project().catalogues:
+        committed = project().store.scan(catalogue).committed
+        with bar(_err, disable=as_json) as progress:
+            task = progress.add_task(catalogue.name, total=len(committed), more="")
+            for partition in committed:
+                try:
+                    project().store.verify(partition)
+                except (CorruptPartitionError, MissingPartitionError) as error:
+                    unsound.append(str(error))
+                checked += 1
+                progress.advance(task)
+    if as_json:
+        _print_json({"checked": checked, "unsound": unsound})
+    else:
+        for message in unsound:
+            _err.print(message, style="red", soft_wrap=True)
+        _out.print(f"{checked} files checked, {len(unsound)} unsound")
+    raise typer.Exit(NO if unsound else 0)
+
+
+@app.command()
+def sweep() -> None:
+    """Remove what dead attempts left behind. Every run does this by itself."""
+    _out.print(f"{project().store.sweep()} dead attempts removed")
+
+
+def main() -> None:
+    """Run the command line; an error of ours is a sentence, not a traceback."""
+    try:
+        app()
+    except BackfillAssetsError as error:
+        _err.print(f"{type(error).__name__}: {error}", style="red", soft_wrap=True, highlight=False)
+        sys.exit(1)
+
+
+def _plans(at: str | None) -> list[Plan]:
+    if at is None:
+        return [project().plan(catalogue) for catalogue in project().catalogues]
+    try:
+        now = datetime.fromisoformat(at)
+    except ValueError:
+        now = datetime.min  # noqa: DTZ901 - refused just below
+    if now.tzinfo is None:
+        message = f"--at {at!r}: give an instant with an offset, such as 2013-08-04T00:40-04:00"
+        raise SettingsError(message)
+    return [project().plan(catalogue, now=now) for catalogue in project().catalogues]
+
+
+def _explain(plans: Sequence[Plan], text: str, *, as_json: bool) -> None:
+    name = text.split("/", 1)[0]
+    one = next((p for p in plans if p.catalogue.name == name), plans[0])
+    partition = one.catalogue.parse(text)
+    state, reason = one.explain(partition)
+    if as_json:
+        _print_json({"partition": str(partition), "state": state, "reason": reason})
+    else:
+        _out.print(f"{partition} is {state}: {reason}", soft_wrap=True)
+        _out.print(project().store.location(partition), soft_wrap=True, style="dim")
+
+
+def _plan_facts(one: Plan) -> dict[str, Any]:
+    return {
+        "catalogue": one.catalogue.name,
+        "now": one.now.isoformat(),
+        "latest_closed_day": one.latest_closed_day.isoformat(),
+        "expected": len(one.expected),
+        "committed": len(one.committed),
+        "held": len(one.held),
+        "missing": len(one.missing),
+        "unexpected": len(one.unexpected),
+        "cycles": [
+            {
+                "first_day": cycle.first_day.isoformat(),
+                "last_day": cycle.last_day.isoformat(),
+                "queries": [query.name for query in cycle.queries],
+                "units": cycle.units,
+                "partitions": len(cycle.partitions),
+                "cut_by": cycle.cut_by,
+            }
+            for cycle in one.cycles(project().bounds)
+        ],
+    }
+
+
+def _print_plan(one: Plan) -> None:
+    closed = one.latest_closed_day
+    _out.print(f"{one.catalogue.name} at {one.now:%Y-%m-%d %H:%M %Z}: closed up to {closed}")
+    _out.print(
+        f"{len(one.committed)} of {len(one.expected)} committed, {len(one.missing)} missing, "
+        f"{len(one.held)} held, {len(one.unexpected)} unexpected"
+    )
+    cycles = list(one.cycles(project().bounds))
+    for cycle in cycles[:CYCLES_SHOWN]:
+        cut = f", cut by {cycle.cut_by}" if cycle.cut_by else ""
+        _out.print(f"  {describe(cycle)}{cut}", soft_wrap=True)
+    if len(cycles) > CYCLES_SHOWN:
+        _out.print(f"  and {len(cycles) - CYCLES_SHOWN} cycles more")
+
+
+def _status_facts(one: Plan) -> dict[str, Any]:
+    return {
+        "catalogue": one.catalogue.name,
+        "latest_closed_day": one.latest_closed_day.isoformat(),
+        "queries": {
+            query.name: {
+                "expected": one.expected.count_of(query),
+                "committed": one.committed.count_of(query),
+                "missing": one.missing.count_of(query),
+                "held": one.held.count_of(query),
+                "unexpected": one.unexpected.count_of(query),
+            }
+            for query in one.catalogue.queries
+        },
+    }
+
+
+def _print_status(one: Plan) -> None:
+    table = Table(title=f"{one.catalogue.name}, closed up to {one.latest_closed_day}")
+    table.add_column("query")
+    names = ("expected", "committed", "missing", "held", "unexpected")
+    for name in names:
+        table.add_column(name, justify="right")
+    for name, counts in _status_facts(one)["queries"].items():
+        table.add_row(name, *(str(counts[n]) for n in names))
+    sets = (one.expected, one.committed, one.missing, one.held, one.unexpected)
+    table.add_section()
+    table.add_row("all", *(str(len(partitions)) for partitions in sets))
+    _out.print(table)
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

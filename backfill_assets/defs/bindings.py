@@ -1,0 +1,47 @@
+"""Which data sets the project has, and the project that this process's settings describe.
+
+To put your own data in, write a catalogue and a source, and name them here.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from backfill_assets.flights.catalogue import FLIGHTS
+from backfill_assets.flights.load import load_flights
+from backfill_assets.flights.source import FlightsSource
+from backfill_assets.resources.clock import make_clock
+from backfill_assets.resources.project import DataSet, Project
+from backfill_assets.resources.settings import Settings, settings, source_database_url
+from backfill_assets.stores.files.local import LocalPartitionStore
+
+DATA_SETS = (
+    DataSet(
+        FLIGHTS,
+        FlightsSource(source_database_url),
+        load=lambda: load_flights(source_database_url()),
+    ),
+)
+
+
+@lru_cache(maxsize=1)
+def project() -> Project:
+    """Return this process's project. Nothing is opened, started or connected to yet."""
+    return project_of(settings())
+
+
+def project_of(chosen: Settings) -> Project:
+    """Return the project that some settings describe."""
+    store = LocalPartitionStore(
+        chosen.store_root,
+        [data_set.catalogue for data_set in DATA_SETS],
+        file_format=chosen.file_format,
+    )
+    return Project(
+        data_sets=DATA_SETS,
+        store=store,
+        clock=make_clock(chosen.clock, chosen.home / "clock.json"),
+        bounds=chosen.bounds,
+        runs_in_flight=chosen.runs_in_flight,
+        tick_seconds=chosen.tick_seconds,
+    )

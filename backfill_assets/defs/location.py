@@ -1,0 +1,29 @@
+"""All definitions of a project, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from backfill_assets.defs.assets import IO_MANAGER, partition_assets
+from backfill_assets.defs.jobs import partition_jobs
+from backfill_assets.defs.reports import daily_report
+from backfill_assets.defs.sensors import missing_partitions_sensor
+from backfill_assets.resources.partition_io_manager import partition_io_manager
+
+if TYPE_CHECKING:
+    from backfill_assets.resources.project import Project
+
+
+def build_definitions(project: Project) -> dg.Definitions:
+    """Return the definitions of a project; nothing is opened, started or connected to."""
+    jobs = {catalogue.name: partition_jobs(catalogue) for catalogue in project.catalogues}
+    return dg.Definitions(
+        assets=[*partition_assets(project), daily_report()],
+        jobs=[job for of_catalogue in jobs.values() for job in of_catalogue],
+        sensors=[missing_partitions_sensor(project, c, jobs[c.name]) for c in project.catalogues],
+        resources={IO_MANAGER: partition_io_manager(project)},
+        # A process for each step would cost seconds; a run has a few steps of many partitions.
+        executor=dg.in_process_executor,
+    )

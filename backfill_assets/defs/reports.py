@@ -1,0 +1,41 @@
+"""Assets that read the partitions: the report of a day, for people."""
+
+import dagster as dg
+import pandas as pd
+
+from backfill_assets.defs.partitions import daily_partitions
+from backfill_assets.flights.catalogue import FLIGHTS
+from backfill_assets.flights.daily_report import punctuality_of_carriers
+
+
+def daily_report() -> dg.AssetsDefinition:
+    """Return the asset that ranks the carriers of a day by punctuality, over all airports."""
+    # Dagster maps a day to all units of that day by itself.
+    upstream = {
+        name: dg.AssetIn(key=["flights", "carrier", name])
+        for name in ("departures", "cancellations", "arrival_delay")
+    }
+
+    @dg.asset(
+        key=["flights", "daily_report"],
+        ins=upstream,
+        partitions_def=daily_partitions(FLIGHTS, FLIGHTS.grids[0]),
+        description=(
+            "The carriers of a day by mean arrival delay, over all airports. Fails where an "
+            "upstream partition is not committed."
+        ),
+        group_name="flights",
+        kinds={"pandas"},
+    )
+    def report(
+        departures: pd.DataFrame, cancellations: pd.DataFrame, arrival_delay: pd.DataFrame
+    ) -> dg.MaterializeResult[None]:
+        table = punctuality_of_carriers(departures, cancellations, arrival_delay)
+        return dg.MaterializeResult(
+            metadata={
+                "carriers": dg.MetadataValue.md(table.to_markdown(index=False)),
+                "departures": int(table["departures"].sum()),
+            }
+        )
+
+    return report

@@ -1,0 +1,37 @@
+"""``missing_partitions_sensor``: expected − present, computed afresh at every tick, and launched.
+
+Everything is derived from the files. The cursor holds hints only: losing it costs a query.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from backfill_assets.core.catalogue import Catalogue
+from backfill_assets.resources.project import Project
+from backfill_assets.resources.tick import Tick
+
+
+def missing_partitions_sensor(
+    project: Project, catalogue: Catalogue, jobs: Sequence[Any]
+) -> dg.SensorDefinition:
+    """Return the sensor of one catalogue, running from the start."""
+
+    @dg.sensor(
+        name=f"{catalogue.name}_missing_partitions_sensor"
+        if len(project.data_sets) > 1
+        else "missing_partitions_sensor",
+        jobs=jobs,
+        minimum_interval_seconds=project.tick_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=(
+            "Scans the store, and launches what is missing: the newest closed day by itself "
+            "first, then history backwards in batches."
+        ),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        tick = Tick(project, catalogue, context.instance, context.log)
+        return tick.evaluate(context.cursor)
+
+    return sensor

@@ -1,0 +1,65 @@
+"""Runs that Dagster believes in and that are dead: found by the lock of their attempt.
+
+After a ``kill -9`` Dagster leaves a run STARTED for good: its default launcher has no health check.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.store import PartitionStore
+
+from backfill_assets.resources.run_requests import UNFINISHED, run_queries
+
+# A run opens its attempt when its first step begins: a few seconds after it is STARTED.
+GRACE = timedelta(seconds=60)
+_RUNNING = {dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING}
+
+
+def unfinished_runs(
+    instance: dg.DagsterInstance, catalogues: Sequence[Catalogue]
+) -> list[dg.RunRecord]:
+    """Return the runs, whoever launched them, that may still commit partitions."""
+    records = instance.get_run_records(dg.RunsFilter(statuses=list(UNFINISHED)))
+    return [r for r in records if any(run_queries(c, r.dagster_run) for c in catalogues)]
+
+
+def fail_abandoned_runs(
+    instance: dg.DagsterInstance,
+    store: PartitionStore[object],
+    records: Sequence[dg.RunRecord],
+    *,
+    now: datetime,
+    grace: timedelta = GRACE,
+) -> list[str]:
+    """Report the dead among unfinished runs as failed, and return their ids.
+
+    Their attempts are revoked first, so that one that is not dead after all publishes nothing more.
+
+    Args:
+        now: The real instant; a run that started less than ``grace`` ago is left alone.
+    """
+    dead = [r for r in records if _is_abandoned(r, store, now - grace)]
+    for record in dead:
+        run = record.dagster_run
+        store.revoke(run.run_id)
+        instance.report_run_failed(
+            run,
+            "No process holds this run's attempt any more: it was killed. What it had committed "
+            "stands, and the sensor takes up the rest.",
+        )
+    return [record.dagster_run.run_id for record in dead]
+
+
+def _is_abandoned(record: dg.RunRecord, store: PartitionStore[object], before: datetime) -> bool:
+    if record.dagster_run.status not in _RUNNING:
+        return False
+    started = datetime.fromtimestamp(record.start_time or 0, UTC)
+    return started <= before and not store.is_alive(record.dagster_run.run_id)

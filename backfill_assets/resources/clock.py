@@ -1,0 +1,132 @@
+"""The one module that reads a clock: the real one, a fixed one, or one that replays the past.
+
+A replaying clock shows ``start + speed × elapsed``. Every process sees the same instant, also after
+a restart, because the moment at which the replay began is kept in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from backfill_assets.core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_EXPECTED = (
+    "expected 'real', an instant such as 2013-08-04T00:40:00-04:00, or an instant and a speed such "
+    "as 2013-11-01T00:00:00-04:00@3600 (an hour of 2013 every second)"
+)
+
+
+class Clock(Protocol):
+    """Tells what time it is for the data."""
+
+    def now(self) -> datetime:
+        """Return the instant, aware, in UTC."""
+
+
+class RealClock:
+    """The machine's own clock."""
+
+    def now(self) -> datetime:
+        """Return the instant, aware, in UTC."""
+        return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedClock:
+    """A clock that stands still."""
+
+    instant: datetime
+
+    def now(self) -> datetime:
+        """Return the instant, aware, in UTC."""
+        return self.instant
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayingClock:
+    """A clock that runs through the past.
+
+    Attributes:
+        start: The instant that it showed when it began.
+        began_at: The real instant at which it began.
+        speed: Seconds that pass on it in one real second.
+    """
+
+    start: datetime
+    began_at: datetime
+    speed: float
+
+    def now(self) -> datetime:
+        """Return the instant, aware, in UTC."""
+        return self.start + (datetime.now(UTC) - self.began_at) * self.speed
+
+
+def make_clock(text: str, state_file: Path) -> Clock:
+    """Return the clock that BACKFILL_CLOCK describes.
+
+    Args:
+        text: ``real``, ``INSTANT`` or ``INSTANT@SPEED``.
+        state_file: Where a replay keeps when it began; remove it to begin anew.
+
+    Raises:
+        SettingsError: the text is none of these.
+    """
+    if text == "real":
+        return RealClock()
+    instant_text, separator, speed_text = text.partition("@")
+    instant = _instant(instant_text)
+    if not separator:
+        return FixedClock(instant)
+    return ReplayingClock(instant, _began_at(text, state_file), _speed(speed_text))
+
+
+def _instant(text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"BACKFILL_CLOCK: {text!r} is no instant; {_EXPECTED}"
+        raise SettingsError(message) from None
+    if instant.tzinfo is None:
+        message = f"BACKFILL_CLOCK: {text!r} has no offset from UTC; {_EXPECTED}"
+        raise SettingsError(message)
+    return instant.astimezone(UTC)
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed <= timedelta(days=30).total_seconds():
+        message = f"BACKFILL_CLOCK: {text!r} is no speed above 0 and up to 2592000; {_EXPECTED}"
+        raise SettingsError(message)
+    return speed
+
+
+def _began_at(text: str, state_file: Path) -> datetime:
+    """Return when the replay of this text began: now, unless a process began it before."""
+    found = _read(state_file)
+    if found.get("clock") != text:
+        found = {"clock": text, "began_at": datetime.now(UTC).isoformat()}
+        state_file.parent.mkdir(parents=True, exist_ok=True)
+        draft = state_file.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps(found))
+        draft.replace(state_file)
+    return datetime.fromisoformat(found["began_at"])
+
+
+def _read(state_file: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(state_file.read_text()))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        message = f"{state_file} is damaged ({error}); remove it, and the replay begins anew"
+        raise SettingsError(message) from error

@@ -1,0 +1,190 @@
+"""Dagster's three processes, started together, watched, restarted and stopped.
+
+A code server, the webserver and the daemon, which share the code server: the code is loaded once.
+Each has a session of its own, so that Ctrl-C in the terminal reaches them in our order only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+import yaml
+
+from backfill_assets.core.errors import SettingsError
+from backfill_assets.resources.settings import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from backfill_assets.resources.settings import Settings
+
+CODE_LOCATION = "backfill_assets.definitions"
+STOP_SECONDS = 20  # a run's process gets this long to end by itself before it is killed
+RESTART_SECONDS = 5  # between two restarts of a process that keeps dying
+EARLY_SECONDS = 30  # one that dies sooner did not come up: the third time in a row is an error
+EARLY_DEATHS = 3
+TAIL_BYTES = 2_000  # of a log, in an error
+LOG_BYTES = 20_000_000  # a log that is longer begins anew at the next start
+
+
+@dataclass(slots=True)
+class _Child:
+    """One process, and how it is started again."""
+
+    name: str
+    command: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0  # monotonic
+    early_deaths: int = 0
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self.started_at
+
+
+class DagsterProcesses:
+    """Webserver, daemon and code server of one project.
+
+    Args:
+        port: Where the webserver listens, on the loopback interface.
+    """
+
+    def __init__(self, chosen: Settings, port: int) -> None:
+        self._home = chosen.dagster_home
+        self._logs = chosen.home / "logs"
+        self._record = chosen.home / "processes.json"
+        self._socket = self._home / "code.sock"
+        self._children = [_Child(name, command) for name, command in self._commands(port).items()]
+
+    def prepare(self) -> None:
+        """Write what Dagster reads at its start, and end what a killed `up` left running."""
+        self._home.mkdir(parents=True, exist_ok=True)
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._end_leftovers()
+        self._socket.unlink(missing_ok=True)
+        shutil.copyfile(PROJECT / "dagster.yaml", self._home / "dagster.yaml")
+        location = {"socket": str(self._socket), "location_name": CODE_LOCATION}
+        workspace = {"load_from": [{"grpc_server": location}]}
+        (self._home / "workspace.yaml").write_text(yaml.safe_dump(workspace))
+
+    def watch(self) -> list[str]:
+        """Start what does not run; return the names of those that had died.
+
+        Raises:
+            SettingsError: one of them does not come up; the message ends with what it said.
+        """
+        died = []
+        for child in self._children:
+            if child.process is None:
+                self._start(child)
+            elif child.process.poll() is not None and child.age > RESTART_SECONDS:
+                self._note_death(child)
+                died.append(child.name)
+                self._start(child)
+        return died
+
+    def stop(self) -> None:
+        """End all, the daemon first, so that nothing is launched while the others end."""
+        processes = [c.process for c in reversed(self._children) if c.process is not None]
+        for process in processes:
+            process.terminate()
+        _end([psutil.Process(p.pid) for p in processes if p.poll() is None])
+        self._record.unlink(missing_ok=True)
+
+    def log_of(self, name: str) -> Path:
+        """Return the file that a process writes to."""
+        return self._logs / f"{name}.log"
+
+    def _commands(self, port: int) -> dict[str, list[str]]:
+        workspace = str(self._home / "workspace.yaml")
+        address = ["--host", "127.0.0.1", "--port", str(port)]
+        dagster = [sys.executable, "-m", "dagster"]
+        quiet = ["--log-level", "warning"]
+        return {
+            "code-server": [
+                *dagster, "code-server", "start", "--socket", str(self._socket),
+                "-m", CODE_LOCATION, *quiet,
+            ],
+            "webserver": [
+                sys.executable, "-m", "dagster_webserver", "-w", workspace, *address, *quiet,
+            ],
+            "daemon": [sys.executable, "-m", "dagster._daemon", "run", "-w", workspace],
+        }  # fmt: skip
+
+    def _start(self, child: _Child) -> None:
+        log = self.log_of(child.name)
+        is_long = log.exists() and log.stat().st_size > LOG_BYTES
+        with log.open("wb" if is_long else "ab") as output:
+            child.process = subprocess.Popen(  # noqa: S603 - our own command line
+                child.command,
+                cwd=PROJECT,
+                env=os.environ | {"DAGSTER_HOME": str(self._home)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        child.started_at = time.monotonic()
+        self._remember()
+
+    def _note_death(self, child: _Child) -> None:
+        child.early_deaths = child.early_deaths + 1 if child.age < EARLY_SECONDS else 0
+        if child.early_deaths == EARLY_DEATHS:
+            log = self.log_of(child.name)
+            tail = log.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
+            message = f"{child.name} does not come up; the end of {log}:\n{tail}"
+            raise SettingsError(message)
+
+    def _remember(self) -> None:
+        """Keep which processes are ours: pid and birth, since a pid alone may be another's soon."""
+        born = {}
+        for child in self._children:
+            if child.process is not None and child.process.poll() is None:
+                born[child.process.pid] = psutil.Process(child.process.pid).create_time()
+        draft = self._record.with_suffix(".new")
+        draft.write_text(json.dumps(born))
+        draft.replace(self._record)
+
+    def _end_leftovers(self) -> None:
+        if not self._record.exists():
+            return
+        try:
+            born = json.loads(self._record.read_text())
+        except ValueError as error:
+            message = f"{self._record} is damaged ({error}); remove it"
+            raise SettingsError(message) from error
+        leftovers = []
+        for pid, created in born.items():
+            try:
+                process = psutil.Process(int(pid))
+                if process.create_time() == created:
+                    leftovers.append(process)
+            except psutil.NoSuchProcess:
+                continue
+        for process in leftovers:
+            process.terminate()
+        _end(leftovers)
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    """Wait for processes that were asked to end, with their children, and kill what stays."""
+    family = list(processes)
+    for process in processes:
+        try:
+            family += process.children(recursive=True)
+        except psutil.NoSuchProcess:
+            continue
+    _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
+    for process in alive:
+        process.kill()
+    psutil.wait_procs(alive, timeout=STOP_SECONDS)

@@ -1,0 +1,279 @@
+"""``PartitionIOManager``: commits what assets return as files of the store, and loads it again.
+
+It takes a stream of one category, or a single asset's own value: a frame, a mapping of partition
+keys to frames, or an iterator of such pairs. Success means that every partition stands committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pandas as pd
+import pyarrow as pa
+
+from backfill_assets.core.errors import PartitionsRefusedError, PublishRefusedError, SourceError
+from backfill_assets.core.partition_sets import PartitionSet
+from backfill_assets.resources.event_log import (
+    CommittedGroup,
+    CommittedPartition,
+    report_in_run,
+)
+from backfill_assets.resources.partition_stream import PartitionStream
+from backfill_assets.resources.run_requests import (
+    ON_COMMITTED_TAG,
+    REPLACE,
+    SENSOR_TAG,
+    asset_key,
+    requested_partitions,
+)
+from backfill_assets.stores.tables import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backfill_assets.core.partitions import Partition, Query
+    from backfill_assets.core.store import Attempt, Published
+    from backfill_assets.resources.project import Project
+
+GROUP_FILES = 400  # of an asset's own stream; one flush serves them all
+REPORT_SLICE = 500  # skipped partitions whose records are read before they are reported
+
+
+class PartitionIOManager(dg.IOManager):
+    """Files of the store in, files of the store out.
+
+    Args:
+        attempt: The run's own; open for as long as the run's process lives.
+        tags: The run's tags: what it was asked for.
+    """
+
+    def __init__(self, project: Project, attempt: Attempt[Any], tags: Mapping[str, str]) -> None:
+        self._project = project
+        self._attempt = attempt
+        self._tags = tags
+
+    def handle_output(self, context: dg.OutputContext, obj: object) -> None:
+        """Commit what an asset returned."""
+        if isinstance(obj, PartitionStream):
+            if not obj.is_consumed:
+                self._commit_stream(context, obj)
+            context.add_output_metadata(_outcome(obj))
+            return
+        self._commit_value(context, obj)
+
+    def load_input(self, context: dg.InputContext) -> object:
+        """Return upstream partitions, as the input's annotation asks.
+
+        ``pd.DataFrame`` gives one frame of all partitions, ``dict[str, pd.DataFrame]`` one for each
+        partition key, whatever their number.
+
+        Raises:
+            MissingPartitionError: an upstream partition is not committed; it names which and how.
+        """
+        query = self._project.query_of(context.asset_key.path)
+        catalogue = self._project.catalogue_of(query)
+        wanted = PartitionSet.of(
+            catalogue, [catalogue.partition_of(query, key) for key in context.asset_partition_keys]
+        )
+        # Oldest first, as a reader of a history expects it.
+        partitions = sorted(wanted, key=lambda p: (p.day, catalogue.unit_bits[p.unit]))
+        tables = {p.key: self._project.store.read(p) for p in partitions}
+        if context.dagster_type.typing_type == dict[str, pd.DataFrame]:
+            return {key: table.to_pandas() for key, table in tables.items()}
+        if not tables:
+            return schema_of(query).empty_table().to_pandas()
+        return pa.concat_tables(tables.values()).to_pandas()
+
+    def _commit_stream(self, context: dg.OutputContext, stream: PartitionStream) -> None:
+        replace = wants_replacement(self._tags)
+        for group in stream.groups():
+            for partition, table in group:
+                self._attempt.stage(partition, table)
+            published = self._publish(context, replace=replace)
+            catalogue = stream.assignment.plan.catalogue
+            stream.note_committed(PartitionSet.of(catalogue, [p.partition for p in published]))
+        if SENSOR_TAG not in self._tags:
+            self._report_skipped(context, stream)
+            _report_not_expected(context, stream)
+
+    def _publish(self, context: dg.OutputContext, *, replace: bool) -> list[Published]:
+        try:
+            published = self._attempt.publish(replace=replace)
+        except PublishRefusedError as refusal:
+            self._report(context, refusal.published)
+            raise
+        self._report(context, published)
+        return published
+
+    def _report(self, context: dg.OutputContext, published: Sequence[Published]) -> None:
+        by_query: dict[Query, list[CommittedPartition]] = {}
+        for file in published:
+            told = committed_partition(
+                self._project,
+                file.partition,
+                {
+                    "state": "unchanged" if file.adopted else "committed",
+                    "rows": file.record.rows,
+                    "bytes": file.size,
+                },
+                file.record.digest,
+            )
+            by_query.setdefault(file.partition.query, []).append(told)
+        for query, partitions in by_query.items():
+            report_in_run(context, committed_group(query, partitions))
+
+    def _report_skipped(self, context: dg.OutputContext, stream: PartitionStream) -> None:
+        """Tell Dagster about what stood committed: a backfill counts its own runs' events."""
+        skipped = list(stream.assignment.skip.only(stream.queries))
+        for first in range(0, len(skipped), REPORT_SLICE):
+            records = self._project.store.records(skipped[first : first + REPORT_SLICE])
+            by_query: dict[Query, list[CommittedPartition]] = {}
+            for partition, record in records.items():
+                metadata: dict[str, str | int] = {"state": "committed before", "rows": record.rows}
+                told = committed_partition(self._project, partition, metadata, record.digest)
+                by_query.setdefault(partition.query, []).append(told)
+            for query, partitions in by_query.items():
+                report_in_run(context, committed_group(query, partitions))
+
+    def _commit_value(self, context: dg.OutputContext, value: object) -> None:
+        """Commit one asset's own value; Dagster writes its own events for these."""
+        query = self._project.query_of(context.asset_key.path)
+        catalogue = self._project.catalogue_of(query)
+        requested = requested_partitions(catalogue, [query], self._tags)
+        replace = wants_replacement(self._tags)
+        assignment = self._project.assignment(requested, replace=replace)
+        done = PartitionSet.empty(catalogue)
+        rows = 0
+        for partition, frame in _pairs(query, requested, value):
+            if partition not in assignment.compute:
+                continue
+            self._attempt.stage(partition, frame)
+            done = done | PartitionSet.of(catalogue, [partition])
+            rows += len(frame)
+            if len(done) % GROUP_FILES == 0:
+                self._attempt.publish(replace=replace)
+        self._attempt.publish(replace=replace)
+        _check_complete(assignment.compute - done)
+        if (refusal := assignment.refusal()) is not None:
+            raise PartitionsRefusedError(refusal)
+        context.add_output_metadata({"committed": len(done), "rows": rows})
+
+
+def partition_io_manager(project: Project) -> dg.IOManagerDefinition:
+    """Return the IO manager as a Dagster resource: one attempt for as long as a process runs."""
+
+    def resource(context: dg.InitResourceContext) -> Iterator[PartitionIOManager]:
+        project.store.sweep()
+        tags = context.run.tags if context.run else {}
+        with project.store.attempt(context.run_id or "outside-a-run") as attempt:
+            yield PartitionIOManager(project, attempt, tags)
+
+    return dg.IOManagerDefinition(
+        resource_fn=resource,  # type: ignore[arg-type]  # generators work; the type omits them description="Commits partitions as files, and loads them again."
+    )
+
+
+def wants_replacement(tags: Mapping[str, str]) -> bool:
+    """Return whether a run computes committed partitions again.
+
+    Raises:
+        SourceError: the tag says neither ``skip`` nor ``replace``.
+    """
+    choice = tags.get(ON_COMMITTED_TAG, "skip")
+    if choice not in {"skip", REPLACE}:
+        message = f"tag {ON_COMMITTED_TAG} is {choice!r}; give 'skip' or 'replace'"
+        raise SourceError(message)
+    return choice == REPLACE
+
+
+def committed_partition(
+    project: Project,
+    partition: Partition,
+    metadata: Mapping[str, str | int],
+    digest: str,
+) -> CommittedPartition:
+    """Return what Dagster is told about one committed partition."""
+    path = dg.MetadataValue.path(project.store.location(partition))
+    return CommittedPartition(
+        partition_key=partition.key, data_version=digest, metadata={**metadata, "path": path}
+    )
+
+
+def committed_group(query: Query, partitions: Sequence[CommittedPartition]) -> CommittedGroup:
+    """Return what Dagster is told about partitions of one asset."""
+    return CommittedGroup(
+        asset_key=asset_key(query), code_version=str(query.version), partitions=partitions
+    )
+
+
+def _report_not_expected(context: dg.OutputContext, stream: PartitionStream) -> None:
+    """Tell Dagster once that these will never come, so that a backfill over them can end."""
+    for query in stream.queries:
+        partitions = [
+            CommittedPartition(
+                partition_key=p.key,
+                data_version="not-expected",
+                metadata={
+                    "state": "not expected",
+                    "why": stream.assignment.plan.explain(p)[1],
+                    "rows": 0,
+                },
+            )
+            for p in stream.assignment.not_expected.only([query])
+        ]
+        if partitions:
+            report_in_run(context, committed_group(query, partitions))
+
+
+def _outcome(stream: PartitionStream) -> dict[str, str | int]:
+    """Return what a stream did, for the run's page."""
+    outcome: dict[str, str | int] = {
+        "committed": len(stream.committed),
+        "committed_before": len(stream.assignment.skip.only(stream.queries)),
+        "left": len(stream.left),
+    }
+    if stream.stopped_by is not None:
+        outcome["stopped_by"] = stream.stopped_by
+    if stream.waiting:
+        outcome["waiting_for_source"] = len(stream.waiting)
+    if stream.failures:
+        outcome["failed_days"] = len(stream.failures)
+    return outcome
+
+
+def _pairs(
+    query: Query, requested: PartitionSet, value: object
+) -> Iterator[tuple[Partition, pd.DataFrame | pa.Table]]:
+    """Yield partitions and frames of an asset's own value."""
+    catalogue = requested.catalogue
+    if isinstance(value, pd.DataFrame | pa.Table):
+        if len(requested) != 1:
+            message = (
+                f"asset {'/'.join(query.asset_path)} returned one frame for {len(requested)} "
+                "partitions; return a mapping of partition keys to frames, or yield such pairs"
+            )
+            raise SourceError(message)
+        yield next(iter(requested)), value
+        return
+    items = value.items() if isinstance(value, Mapping) else value
+    if not isinstance(items, Iterable):
+        message = (
+            f"asset {'/'.join(query.asset_path)} returned a {type(value).__name__}; return a "
+            "frame, a mapping of partition keys to frames, or an iterator of such pairs"
+        )
+        raise SourceError(message)
+    for key, frame in items:
+        partition = catalogue.partition_of(query, key)
+        if partition not in requested:
+            message = f"asset {'/'.join(query.asset_path)} gave {key}, which was not asked for"
+            raise SourceError(message)
+        yield partition, frame
+
+
+def _check_complete(left: PartitionSet) -> None:
+    if left:
+        names = ", ".join(p.key for p in list(left)[:5])
+        message = f"{len(left)} partitions were asked for and not given: {names}"
+        raise SourceError(message)

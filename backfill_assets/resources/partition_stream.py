@@ -1,0 +1,151 @@
+"""A lazy stream of partitions: computed newest first, in groups, while the IO manager commits them.
+
+One source query serves all units, all value types and many days. Where it fails, its days are asked
+for one by one, so that a day that cannot be computed does not keep the others from being committed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from backfill_assets.core.errors import PartitionsRefusedError, SourceError, SourceNotReadyError
+from backfill_assets.core.partition_sets import PartitionSet
+from backfill_assets.stores.splitting import split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import date
+
+    import pyarrow as pa
+
+    from backfill_assets.core.assignment import Assignment
+    from backfill_assets.core.cycles import Bounds
+    from backfill_assets.core.partitions import Partition, Query
+    from backfill_assets.core.source import Source
+
+# About 350 files a group for three units and four value types: one flush serves them all, and a
+# group is small enough to be held in memory whatever the length of the run.
+DAYS_PER_QUERY = 30
+
+Group = list[tuple["Partition", "pa.Table"]]
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionStream:
+    """What one run computes of one category.
+
+    Attributes:
+        queries: Queries of one category, in catalogue order.
+        bounds: Where the run ends early; query seconds and files count here.
+        committed: What the IO manager has committed so far.
+        waiting: Partitions whose source is not ready.
+        failures: What the source said, by the day that it could not give.
+        stopped_by: The bound that ended the stream, or None.
+    """
+
+    assignment: Assignment
+    queries: Sequence[Query]
+    source: Source[pa.Table]
+    bounds: Bounds
+    committed: PartitionSet = field(init=False)
+    waiting: PartitionSet = field(init=False)
+    failures: dict[date, SourceError] = field(default_factory=dict)
+    stopped_by: str | None = None
+    is_consumed: bool = False
+    _query_seconds: float = 0.0
+    _files: int = 0
+
+    def __post_init__(self) -> None:
+        self.committed = self.waiting = PartitionSet.empty(self.assignment.plan.catalogue)
+
+    def groups(self) -> Iterator[Group]:
+        """Yield groups to be committed, each before the next is asked for.
+
+        Raises:
+            SourceError: only where every single day of the stream failed, with the first failure.
+        """
+        self.is_consumed = True
+        work = self.assignment.compute.only(self.queries)
+        days = work.days()
+        for first in range(0, len(days), DAYS_PER_QUERY):
+            if self.stopped_by is not None:
+                return
+            yield from self._groups_of(work, days[first : first + DAYS_PER_QUERY])
+            self.stopped_by = self._bound_passed()
+
+    def note_committed(self, partitions: PartitionSet) -> None:
+        """Remember what was made visible."""
+        self.committed = self.committed | partitions
+        self._files += len(partitions)
+
+    @property
+    def left(self) -> PartitionSet:
+        """What was taken up and is not committed."""
+        return self.assignment.compute.only(self.queries) - self.committed
+
+    def finish(self) -> None:
+        """Fail where a run that did all it could still did not do all that it was asked for.
+
+        Raises:
+            SourceError: some days could not be computed.
+            PartitionsRefusedError: open or held partitions were asked for.
+        """
+        if self.failures:
+            days = ", ".join(str(day) for day in list(self.failures)[:5])
+            first = next(iter(self.failures.values()))
+            message = (
+                f"{len(self.failures)} days could not be computed ({days}), and the others are "
+                f"committed. The first failure: {first}"
+            )
+            raise SourceError(message) from first
+        refusal = self.assignment.refusal()
+        if refusal is not None:
+            raise PartitionsRefusedError(refusal)
+
+    def _groups_of(self, work: PartitionSet, days: Sequence[date]) -> Iterator[Group]:
+        """Yield the group of some days, or where their query fails, a group for each day."""
+        try:
+            yield self._read(work, days)
+        except (SourceError, SourceNotReadyError) as error:
+            if len(days) > 1:
+                for day in days:
+                    yield from self._groups_of(work, [day])
+            elif isinstance(error, SourceError):
+                self.failures[days[0]] = error
+            else:
+                self.waiting = self.waiting | _of_days(work, days)
+
+    def _read(self, work: PartitionSet, days: Sequence[date]) -> Group:
+        catalogue = work.catalogue
+        wanted = _of_days(work, days)
+        mask = 0
+        for row in wanted.masks.values():
+            for units in row.values():
+                mask |= units
+        value_types = [query.value_type for query in self.queries if query.name in wanted.masks]
+        began = time.monotonic()
+        frame = self.source.read(
+            self.queries[0].category, value_types, days, list(wanted.units(mask))
+        )
+        self._query_seconds += time.monotonic() - began
+        queries = [q for q in catalogue.queries if q in self.queries and q.name in wanted.masks]
+        return list(split(frame, queries, wanted))
+
+    def _bound_passed(self) -> str | None:
+        limit_seconds, limit_files = self.bounds.max_query_seconds, self.bounds.max_files
+        if limit_seconds is not None and self._query_seconds >= limit_seconds:
+            return "max_query_seconds"
+        if limit_files is not None and self._files >= limit_files:
+            return "max_files"
+        return None
+
+
+def _of_days(partitions: PartitionSet, days: Sequence[date]) -> PartitionSet:
+    masks = {
+        name: kept
+        for name, row in partitions.masks.items()
+        if (kept := {day: row[day] for day in days if day in row})
+    }
+    return PartitionSet(partitions.catalogue, masks)

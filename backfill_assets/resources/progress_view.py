@@ -1,0 +1,103 @@
+"""What `up` shows while it runs: a live bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Self
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from rich.console import Console
+
+    from backfill_assets.core.plan import Plan
+
+LINE_SECONDS = 10.0  # between two lines where the output is no terminal
+
+
+def bar(console: Console, *, disable: bool = False) -> Progress:
+    """Return a progress bar: name, bar, done of all, and what else there is to say."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[more]}"),
+        console=console,
+        disable=disable or not console.is_terminal,
+    )
+
+
+class ProgressView:
+    """Committed of expected, newest and oldest day, rate and time left, for each catalogue."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar = bar(console)
+        self._tasks: dict[str, object] = {}
+        self._starts: dict[str, tuple[float, int]] = {}
+        self._last_line = float("-inf")
+        self._last_text = ""
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line of its own."""
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+    def show(self, plans: Sequence[Plan]) -> None:
+        """Show how far each catalogue is."""
+        now = time.monotonic()
+        for plan in plans:
+            more = self._details(plan, now)
+            if self._console.is_terminal:
+                self._update_bar(plan, more)
+            else:
+                self._print_line(plan, more, now)
+
+    def _details(self, plan: Plan, now: float) -> str:
+        name, done = plan.catalogue.name, len(plan.committed)
+        began, done_then = self._starts.setdefault(name, (now, done))
+        days = plan.committed.days()
+        parts = [f"{days[-1]} … {days[0]}"] if days else []
+        rate = (done - done_then) / (now - began) if now > began else 0.0
+        if rate > 0 and plan.missing:
+            parts.append(f"{rate:.0f}/s, {_duration(len(plan.missing) / rate)} left")
+        elif not plan.missing and plan.expected:
+            parts.append("complete")
+        return "  ".join(parts)
+
+    def _update_bar(self, plan: Plan, more: str) -> None:
+        name = plan.catalogue.name
+        if name not in self._tasks:
+            self._tasks[name] = self._bar.add_task(name, more="")
+        self._bar.update(
+            self._tasks[name],  # type: ignore[arg-type]
+            completed=len(plan.committed),
+            total=len(plan.expected),
+            more=more,
+        )
+
+    def _print_line(self, plan: Plan, more: str, now: float) -> None:
+        text = f"{plan.catalogue.name}: {len(plan.committed)} of {len(plan.expected)}  {more}"
+        is_news = text != self._last_text
+        if is_news and (now - self._last_line >= LINE_SECONDS or not plan.missing):
+            self._last_line, self._last_text = now, text
+            self.say(text)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

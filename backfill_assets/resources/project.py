@@ -1,0 +1,109 @@
+"""The data sets of a project, its store and its clock: one value, built once and passed along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from backfill_assets.core.assignment import assign
+from backfill_assets.core.cycles import Bounds
+from backfill_assets.core.errors import UnknownPartitionError
+from backfill_assets.core.partition_sets import PartitionSet
+from backfill_assets.core.plan import make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from backfill_assets.core.assignment import Assignment
+    from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.partitions import Query
+    from backfill_assets.core.plan import Plan
+    from backfill_assets.core.source import Source
+    from backfill_assets.core.store import PartitionStore
+    from backfill_assets.resources.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A catalogue, and the source that its rows come from.
+
+    Attributes:
+        load: Puts the source's data in place where it is not; cheap when it is. None where the
+            source is somebody else's.
+    """
+
+    catalogue: Catalogue
+    source: Source[Any]
+    load: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """Everything that the definitions, the sensor and the command line work with.
+
+    Attributes:
+        runs_in_flight: How many history runs of the sensor may be unfinished at once.
+        tick_seconds: The least time between two ticks of the sensor.
+    """
+
+    data_sets: Sequence[DataSet]
+    store: PartitionStore[Any]
+    clock: Clock
+    bounds: Bounds = field(default_factory=Bounds)
+    runs_in_flight: int = 2
+    tick_seconds: int = 10
+
+    @property
+    def catalogues(self) -> list[Catalogue]:
+        """The catalogue of each data set."""
+        return [data_set.catalogue for data_set in self.data_sets]
+
+    def query_of(self, asset_path: Sequence[str]) -> Query:
+        """Return the query behind a Dagster asset.
+
+        Raises:
+            UnknownPartitionError: the asset is no query of any catalogue.
+        """
+        for catalogue in self.catalogues:
+            for query in catalogue.queries:
+                if query.asset_path == tuple(asset_path):
+                    return query
+        message = (
+            f"asset {'/'.join(asset_path)} is no query of "
+            f"{', '.join(c.name for c in self.catalogues)}: the partition IO manager keeps "
+            "partitions of catalogues only"
+        )
+        raise UnknownPartitionError(message)
+
+    def catalogue_of(self, query: Query) -> Catalogue:
+        """Return the catalogue that a query belongs to."""
+        return next(c for c in self.catalogues if c.name == query.catalogue)
+
+    def plan(
+        self,
+        catalogue: Catalogue,
+        *,
+        in_flight: PartitionSet | None = None,
+        within: PartitionSet | None = None,
+        now: datetime | None = None,
+    ) -> Plan:
+        """Scan the store, and return every partition's state.
+
+        Args:
+            within: Look only at the queries and days of this set; only of these is the plan true.
+            now: An aware instant; by this project's clock where it is None.
+        """
+        inventory = self.store.scan(catalogue, within=within)
+        return make_plan(
+            catalogue,
+            present=inventory.committed,
+            held=inventory.held,
+            in_flight=in_flight or PartitionSet.empty(catalogue),
+            now=now or self.clock.now(),
+        )
+
+    def assignment(self, requested: PartitionSet, *, replace: bool) -> Assignment:
+        """Return what a run does with the partitions that it was asked for."""
+        plan = self.plan(requested.catalogue, within=requested)
+        return assign(plan, requested, replace=replace)

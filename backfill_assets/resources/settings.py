@@ -1,0 +1,158 @@
+"""The one place where configuration enters: variables ``BACKFILL_…``, also from ``.env``.
+
+Every process of the project resolves the same settings from here, or stops and names the variable.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+from dotenv import dotenv_values
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from backfill_assets.core.cycles import Bounds
+from backfill_assets.core.errors import SettingsError
+from backfill_assets.stores.postgres.servers import PostgresServer, postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROJECT = Path(__file__).resolve().parents[2]
+PREFIX = "BACKFILL_"
+
+
+class Settings(BaseModel):
+    """All settings, with their defaults; the README lists them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    home: Path = Field(PROJECT / ".backfill", description="Everything the project keeps by itself.")
+    store: Path | None = Field(None, description="The committed files; default HOME/store.")
+    file_format: Literal["parquet", "json"] = Field("parquet", description="Of every file.")
+    database_url: str | None = Field(
+        None, description="A PostgreSQL database; default is an embedded server in HOME/postgres."
+    )
+    clock: str = Field(
+        "real", description="'real', a fixed instant, or 'INSTANT@SPEED' to replay from there."
+    )
+    max_days: int = Field(120, gt=0, description="Days that one run takes up.")
+    max_partitions: int = Field(10_000, gt=0, description="Partitions that one run takes up.")
+    max_query_seconds: float = Field(
+        600, gt=0, description="Time in the source after which a run ends with the group in hand."
+    )
+    max_files: int = Field(
+        20_000, gt=0, description="Files after which a run ends with the group in hand."
+    )
+    runs_in_flight: int = Field(2, gt=0, description="Runs of the sensor at once.")
+    tick_seconds: int = Field(10, gt=0, description="Seconds between two ticks of the sensor.")
+
+    @field_validator("home", "store")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        """A relative folder means the same in every process: it starts at the project."""
+        return None if path is None else PROJECT / path.expanduser()
+
+    @classmethod
+    def load(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Read the environment and the project's ``.env``.
+
+        Raises:
+            SettingsError: a variable is malformed, unknown, or is set differently in both.
+        """
+        known = {PREFIX + name.upper() for name in cls.model_fields}
+        found = _merged(environment, _env_file(environment), known)
+        try:
+            return cls.model_validate({k.removeprefix(PREFIX).lower(): v for k, v in found.items()})
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            message = f"{name}: {first['msg']}; found {found.get(name)!r}"
+            raise SettingsError(message) from None
+
+    @property
+    def store_root(self) -> Path:
+        """The folder of the committed files."""
+        return self.store or self.home / "store"
+
+    @property
+    def dagster_home(self) -> Path:
+        """Where Dagster keeps what is not in its database."""
+        return self.home / "dagster"
+
+    @property
+    def bounds(self) -> Bounds:
+        """The four bounds of a cycle."""
+        return Bounds(
+            max_days=self.max_days,
+            max_partitions=self.max_partitions,
+            max_query_seconds=self.max_query_seconds,
+            max_files=self.max_files,
+        )
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """Return this process's settings, read once."""
+    return Settings.load()
+
+
+@lru_cache(maxsize=1)
+def server() -> PostgresServer:
+    """Return the PostgreSQL server of this process's settings."""
+    return postgres_server(settings().database_url, settings().home / "postgres")
+
+
+def dagster_database_url() -> str:
+    """Return the address of Dagster's database, which exists when this returns."""
+    return _database_url(server().databases.dagster)
+
+
+def source_database_url() -> str:
+    """Return the address of the database with the source's data."""
+    return _database_url(server().databases.source)
+
+
+_ensured: set[str] = set()
+
+
+def _database_url(name: str) -> str:
+    if name not in _ensured:
+        server().ensure_database(name)
+        _ensured.add(name)
+    return server().url(name)
+
+
+def _env_file(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the project's variables from ``.env`` beside ``pyproject.toml``.
+
+    BACKFILL_ENV_FILE names another file, or none where it is empty.
+    """
+    path = environment.get(PREFIX + "ENV_FILE", str(PROJECT / ".env"))
+    values = dotenv_values(path) if path else {}
+    return {k: v for k, v in values.items() if k.startswith(PREFIX) and v is not None}
+
+
+def _merged(
+    environment: Mapping[str, str], env_file: Mapping[str, str], known: set[str]
+) -> dict[str, str]:
+    """Return the variables of both; Dagster lets ``.env`` win and others do not, so none may.
+
+    Raises:
+        SettingsError: a variable is unknown, or is set differently in both.
+    """
+    own = {k: v for k, v in environment.items() if k.startswith(PREFIX)}
+    own.pop(PREFIX + "ENV_FILE", None)
+    for name, value in env_file.items():
+        if own.setdefault(name, value) != value:
+            message = (
+                f"{name} is set to one value in the environment and to another in .env; "
+                "unset one, so that every process sees the same"
+            )
+            raise SettingsError(message)
+    for name in sorted(own.keys() - known):
+        message = f"{name} is no setting; there are {', '.join(sorted(known))}"
+        raise SettingsError(message)
+    return {name: value for name, value in own.items() if value.strip()}

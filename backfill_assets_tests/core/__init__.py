@@ -1,0 +1,1 @@
+"""Tests of the rules: examples with literal values, and properties against independent models."""

@@ -1,0 +1,37 @@
+"""Real instances of Dagster on a real PostgreSQL."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from backfill_assets.resources.instance_storage import close_connections
+from backfill_assets_tests.postgres_fixtures import (  # noqa: F401 - fixtures
+    Prepare,
+    clone_database,
+    database,
+    postgres,
+    workshop,
+)
+from backfill_assets_tests.resources import instances
+
+
+@pytest.fixture
+def instance(
+    clone_database: Callable[[str, Prepare], str],  # noqa: F811 - the fixture above
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[dg.DagsterInstance]:
+    """An instance whose tables exist and are empty."""
+
+    def make_tables(url: str) -> None:
+        monkeypatch.setenv(instances.URL_VARIABLE, url)
+        with instances.open_instance(tmp_path / "template"):
+            close_connections()
+
+    url = clone_database("dagster instance", make_tables)
+    monkeypatch.setenv(instances.URL_VARIABLE, url)
+    with instances.open_instance(tmp_path / "home") as opened:
+        yield opened
+    close_connections()

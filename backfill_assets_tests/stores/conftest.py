@@ -1,0 +1,42 @@
+"""Folders for stores, and how the properties are searched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The same commit always gets the same verdict; trees and tables are slow to draw on a busy machine.
+STORES = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return where a store may be, on the disk."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """Return an empty folder in memory, where there is such a thing; others may enter it.
+
+    A killed process leaves the same files there as on a disk, and a flush costs nothing.
+    """
+    shared = Path("/dev/shm")  # noqa: S108 - the folder below has a name of its own
+    folder = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)

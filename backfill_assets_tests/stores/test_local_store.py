@@ -1,0 +1,32 @@
+"""The local store keeps the promises of every store, in both file formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backfill_assets_tests.stores.examples import JFK, a_store, publish
+from backfill_assets_tests.stores.store_contract import PartitionStoreContract
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backfill_assets.stores.files.local import LocalPartitionStore
+
+
+class TestLocalPartitionStore(PartitionStoreContract):
+    @pytest.fixture(params=["parquet", "json"])
+    def store(self, root: Path, request: pytest.FixtureRequest) -> LocalPartitionStore:
+        store = a_store(root, request.param)
+        store.prepare()
+        return store
+
+
+def test_a_partition_stands_where_the_layout_says(root: Path) -> None:
+    publish(a_store(root), [JFK])
+
+    assert (root / "flights/carrier/departures/v1/2013-08-03/JFK.parquet").is_file()
+    assert a_store(root).location(JFK) == (
+        f"{root}/flights/carrier/departures/v1/2013-08-03/JFK.parquet"
+    )
