@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -72,7 +71,10 @@ class DagsterProcesses:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._end_leftovers()
         self._socket.unlink(missing_ok=True)
-        shutil.copyfile(PROJECT / "dagster.yaml", self._home / "dagster.yaml")
+        # The file speaks of the default home; `dagster dev` reads it as it stands.
+        instance = (PROJECT / "dagster.yaml").read_text()
+        here = instance.replace(": .backfill/", f": {self._home.parent}/")
+        (self._home / "dagster.yaml").write_text(here)
         location = {"socket": str(self._socket), "location_name": CODE_LOCATION}
         workspace = {"load_from": [{"grpc_server": location}]}
         (self._home / "workspace.yaml").write_text(yaml.safe_dump(workspace))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from backfill_assets.core.plan import Plan
 
+RATE_LOOKS = 15  # about half a minute
 LINE_SECONDS = 10.0  # between two lines where the output is no terminal
 
 
@@ -37,7 +39,7 @@ class ProgressView:
         self._console = console
         self._bar = bar(console)
         self._tasks: dict[str, object] = {}
-        self._starts: dict[str, tuple[float, int]] = {}
+        self._looks: dict[str, deque[tuple[float, int]]] = {}
         self._last_line = float("-inf")
         self._last_text = ""
 
@@ -68,16 +70,22 @@ class ProgressView:
                 self._print_line(plan, more, now)
 
     def _details(self, plan: Plan, now: float) -> str:
-        name, done = plan.catalogue.name, len(plan.committed)
-        began, done_then = self._starts.setdefault(name, (now, done))
         days = plan.committed.days()
         parts = [f"{days[-1]} … {days[0]}"] if days else []
-        rate = (done - done_then) / (now - began) if now > began else 0.0
+        rate = self._rate(plan.catalogue.name, now, len(plan.committed))
         if rate > 0 and plan.missing:
             parts.append(f"{rate:.0f}/s, {_duration(len(plan.missing) / rate)} left")
         elif not plan.missing and plan.expected:
             parts.append("complete")
         return "  ".join(parts)
+
+    def _rate(self, name: str, now: float, done: int) -> float:
+        """Return partitions a second over the last looks; runs commit in bursts."""
+        looks = self._looks.setdefault(name, deque(maxlen=RATE_LOOKS))
+        looks.append((now, done))
+        then, done_then = looks[0]
+        elapsed = now - then
+        return (done - done_then) / elapsed if elapsed > 0 else 0.0
 
     def _update_bar(self, plan: Plan, more: str) -> None:
         name = plan.catalogue.name

@@ -46,7 +46,9 @@ class Settings(BaseModel):
     max_files: int = Field(
         20_000, gt=0, description="Files after which a run ends with the group in hand."
     )
-    runs_in_flight: int = Field(2, gt=0, description="Runs of the sensor at once.")
+    runs_in_flight: int = Field(
+        4, gt=0, description="Runs of the sensor that may be unfinished, queued ones included."
+    )
     tick_seconds: int = Field(10, gt=0, description="Seconds between two ticks of the sensor.")
 
     @field_validator("home", "store")

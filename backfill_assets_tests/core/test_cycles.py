@@ -24,13 +24,18 @@ if TYPE_CHECKING:
     from backfill_assets.core.plan import Plan
 
 NO_BOUNDS = Bounds()
-thoroughly = settings(max_examples=max(300, settings.default.max_examples))
+thoroughly = settings(max_examples=max(300, settings().max_examples))
 TEN_DAYS = datetime(2013, 8, 11, 13, tzinfo=UTC)  # 10 August is the latest closed day
 
 
 def outline(cycles: list[Cycle]) -> list[tuple[int, int, int, str | None]]:
     """Return newest day, oldest day, partitions and bound of each cycle."""
     return [(c.last_day.day, c.first_day.day, len(c.partitions), c.cut_by) for c in cycles]
+
+
+def is_narrow(cycle: Cycle) -> bool:
+    """Return whether a cycle takes up a part of the units only."""
+    return cycle.units != cycle.partitions.catalogue.unit_names
 
 
 def cycles_of(plan: Plan, some: Bounds = NO_BOUNDS) -> list[Cycle]:
@@ -192,21 +197,21 @@ def test_cycles_are_the_same_whenever_they_are_asked_for(
     assert cycles_of(situation.plan(), some) == cycles_of(situation.plan(), some)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        lambda plan, cycle: cycle.cut_by == "max_days",
-        lambda plan, cycle: cycle.cut_by == "max_partitions",
-        lambda plan, cycle: cycle.cut_by == "max_partitions" and cycle.first_day < cycle.last_day,
-        lambda plan, cycle: len(cycle.partitions.days()) > 2 and cycle.cut_by is None,
-        lambda plan, cycle: cycle.units != plan.catalogue.unit_names and plan.blocked,
-        lambda plan, cycle: cycle.units != plan.catalogue.unit_names and not plan.blocked,
-        lambda plan, cycle: len(plan.catalogue.grids) > 2 and len(cycle.queries) > 1,
-        lambda plan, cycle: cycle.rectangle() & plan.held,
-        lambda plan, cycle: cycle.rectangle() & plan.committed,
-        lambda plan, cycle: cycle.last_day == plan.latest_closed_day,
-    ],
-)
+KINDS: dict[str, Callable[[Plan, Cycle], object]] = {
+    "cut by days": lambda _, cycle: cycle.cut_by == "max_days",
+    "cut by partitions": lambda _, cycle: cycle.cut_by == "max_partitions",
+    "cut between days": lambda _, cycle: cycle.cut_by and cycle.first_day < cycle.last_day,
+    "many days": lambda _, cycle: len(cycle.partitions.days()) > 2,
+    "newest day": lambda plan, cycle: cycle.last_day == plan.latest_closed_day,
+    "some units, blocked": lambda plan, cycle: plan.blocked and is_narrow(cycle),
+    "some units, bounded": lambda plan, cycle: not plan.blocked and is_narrow(cycle),
+    "many grids": lambda plan, cycle: len(plan.catalogue.grids) > 2 and len(cycle.queries) > 1,
+    "around held": lambda plan, cycle: cycle.rectangle() & plan.held,
+    "around committed": lambda plan, cycle: cycle.rectangle() & plan.committed,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_the_search_reaches_every_kind_of_cycle(kind: Callable[[Plan, Cycle], object]) -> None:
     """A property that is only ever asked about empty plans would hold, and say nothing."""
 

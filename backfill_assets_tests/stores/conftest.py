@@ -1,4 +1,4 @@
-"""Folders for stores, and how the properties are searched."""
+"""Folders for stores."""
 
 from __future__ import annotations
 
@@ -9,18 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-# The same commit always gets the same verdict; trees and tables are slow to draw on a busy machine.
-STORES = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+from hypothesis import HealthCheck, settings
 
 from backfill_assets.core.catalogue import Catalogue, Category, Unit, ValueType
 from backfill_assets.core.closing import ClosingPolicy
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backfill_assets.core.partitions import Partition
+
+# The same commit always gets the same verdict; trees and tables are slow to draw on a busy machine.
+STORES = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 DAY = date(2013, 8, 3)
 NEXT_DAY = date(2013, 8, 4)

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 
 def committed(store: PartitionStore[Any]) -> list[Partition]:
-    """Return what a scan finds committed, in plan order."""
-    return list(store.scan(FLIGHTS).committed)
+    """Return what a scan finds committed and not held, in plan order."""
+    inventory = store.scan(FLIGHTS)
+    return list(inventory.committed - inventory.held)
 
 
 def held(store: PartitionStore[Any]) -> list[Partition]:

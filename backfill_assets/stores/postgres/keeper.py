@@ -133,7 +133,10 @@ def _open(lock: Path) -> int | None:
 
 
 def _say_ready() -> None:
-    os.write(sys.stdout.fileno(), READY)
+    try:
+        os.write(sys.stdout.fileno(), READY)
+    except BrokenPipeError:
+        pass  # who started us was killed; the next user counts on us all the same
     # Whoever reads us sees the end of it.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, sys.stdout.fileno())

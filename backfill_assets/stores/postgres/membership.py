@@ -76,7 +76,8 @@ def ensure_keeper(folder: ServerFolder) -> None:
         )
     with process:
         said, _ = process.communicate(timeout=KEEPER_START_SECONDS)
-    if said != keeper.READY:
+    # Or the keeper of one who was killed while starting it was faster than ours.
+    if said != keeper.READY and not has_keeper(folder):
         message = (
             f"{folder.path}: the keeper, which stops the server after its last user, did not "
             f"start with {sys.executable}; see the end of {folder.log}"

@@ -48,7 +48,7 @@ def user_process(
     packages: Path | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a process that uses the server until its input ends; a session of its own."""
-    path = os.pathsep.join(str(part) for part in (PROJECT, packages) if part is not None)
+    path = python_path(packages)
     process = subprocess.Popen(
         [*command, "-c", script, str(folder)],
         stdin=subprocess.PIPE,
@@ -63,6 +63,12 @@ def user_process(
             yield process
         finally:
             process.kill()
+
+
+def python_path(packages: Path | None = None) -> str:
+    """Return where a Python finds the project, and its dependencies too if they are given."""
+    parts = [PROJECT, packages, os.environ.get("PYTHONPATH")]
+    return os.pathsep.join(str(part) for part in parts if part)
 
 
 def is_quiet(folder: Path) -> bool:

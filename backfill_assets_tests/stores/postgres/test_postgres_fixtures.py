@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 
 from backfill_assets_tests.postgres_fixtures import PREFIX, sweep_dead_sessions, temporary_folder
-from backfill_assets_tests.stores.postgres.processes_of_tests import PROJECT, is_quiet, wait_until
+from backfill_assets_tests.stores.postgres.processes_of_tests import is_quiet, python_path, wait_until
 
 Clone = Callable[[str, Callable[[str], None]], str]
 
@@ -48,7 +48,7 @@ def test_the_server_of_a_session_that_is_killed_stops(tmp_path: Path) -> None:
     (tmp_path / "test_killed.py").write_text(SUICIDAL_TEST)
     plugin = "backfill_assets_tests.postgres_fixtures"
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", plugin, str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    environment = os.environ | {"PYTHONPATH": python_path()}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

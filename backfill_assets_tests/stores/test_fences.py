@@ -1,0 +1,409 @@
+"""Late writers, live ones, dead ones, and many at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backfill_assets.core.errors import ContentConflictError, StaleAttemptError
+from backfill_assets.stores.files.attempts import AttemptFolder
+from backfill_assets.stores.files.durability import Flusher
+from backfill_assets.stores.files.publishing import LocalAttempt
+from backfill_assets.stores.formats import ParquetFormat
+from backfill_assets_tests.stores.children import Gate, as_nobody, child, in_child
+from backfill_assets_tests.stores.examples import (
+    EWR,
+    FLIGHTS,
+    GROUP,
+    JFK,
+    LGA_NEXT_DAY,
+    a_store,
+    attempts_left,
+    files_below,
+    publish,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from backfill_assets.core.partitions import Partition
+    from backfill_assets.stores.files.local import LocalPartitionStore
+
+PUBLISHERS = 6
+
+
+class RevokedAfterItsFlush(Flusher):
+    """Flushes, and then another process revokes the attempt."""
+
+    def __init__(self, store: LocalPartitionStore, *, together: bool) -> None:
+        super().__init__(str(store.root), together=together)
+        self._store = store
+
+    def flush(self, paths: Iterable[str]) -> None:
+        super().flush(paths)
+        assert in_child(lambda: self._store.revoke("run-1")) == 1
+
+
+def values_of(store: LocalPartitionStore, partition: Partition) -> list[Any]:
+    values: list[Any] = store.read(partition).column("value").to_pylist()
+    return values
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_an_attempt_that_is_revoked_after_its_last_check_publishes_nothing(
+    root: Path, *, replace: bool, together: bool
+) -> None:
+    store = a_store(root)
+    publish(store, [EWR], [7])
+    before = files_below(root)
+    flusher = RevokedAfterItsFlush(store, together=together)
+
+    with AttemptFolder(root, longest_run=timedelta(hours=1)).open("run-1") as directory:
+        attempt = LocalAttempt(directory, ParquetFormat(), flusher, store.location)
+        for partition in GROUP:
+            attempt.stage(partition, rows_of(partition))
+        with pytest.raises(StaleAttemptError, match="revoked"):
+            attempt.publish(replace=replace)
+    flusher.close()
+
+    assert files_below(root) == before
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["syncfs", "fsync"])
+def test_publishing_without_syncfs_gives_the_same_files(root: Path, *, together: bool) -> None:
+    publish(a_store(root / "model"), GROUP)
+    store = a_store(root / "store")
+    store.prepare()
+    flusher = Flusher(str(store.root), together=together)
+
+    with AttemptFolder(store.root, longest_run=timedelta(hours=1)).open("run-1") as directory:
+        attempt = LocalAttempt(directory, ParquetFormat(), flusher, store.location)
+        for partition in GROUP:
+            attempt.stage(partition, rows_of(partition))
+        attempt.publish()
+    flusher.close()
+
+    assert files_below(store.root) == files_below(root / "model")
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["syncfs", "fsync"])
+def test_an_attempt_that_was_revoked_before_its_flush_is_told_so(
+    root: Path, *, together: bool
+) -> None:
+    store = a_store(root)
+    store.prepare()
+    flusher = Flusher(str(root), together=together)
+
+    with AttemptFolder(root, longest_run=timedelta(hours=1)).open("run-1") as directory:
+        attempt = LocalAttempt(directory, ParquetFormat(), flusher, store.location)
+        attempt.stage(JFK, rows_of(JFK))
+        store.revoke("run-1")
+        with pytest.raises(StaleAttemptError, match="revoked"):
+            attempt.publish()
+    flusher.close()
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_late_first_attempt_changes_nothing_after_its_successor_has_published(
+    root: Path, *, replace: bool
+) -> None:
+    store = a_store(root)
+    store.prepare()
+    if replace:
+        publish(store, GROUP, [0])
+
+    def late() -> None:
+        # Asleep between its first and its second name, long past every check of its own.
+        stop_at_second_call("replace" if replace else "link")
+        publish(a_store(root), GROUP, [1], replace=replace, name="run-1")
+
+    with child(late) as first:
+        first.wait_until_stopped()
+        assert store.is_alive("run-1")
+        assert store.revoke("run-1") == 1
+        publish(store, GROUP, [2], replace=True, name="run-2")
+        first.go_on()
+        with pytest.raises(StaleAttemptError):
+            first.answer()
+
+    assert [values_of(store, partition) for partition in GROUP] == [[2], [2], [2]]
+    assert store.sweep() == 0
+    assert attempts_left(root) == []
+
+
+def stop_at_second_call(name: str) -> None:
+    """Patch a call of the operating system so that this process stops before the second one."""
+    call, calls = getattr(os, name), []
+
+    def wrapper(source: Any, target: Any, **named: Any) -> Any:
+        if ".attempts" not in str(target) and str(target).endswith(".parquet"):
+            calls.append(target)
+            if len(calls) == 2:
+                os.kill(os.getpid(), signal.SIGSTOP)
+        return call(source, target, **named)
+
+    setattr(os, name, wrapper)
+
+
+def test_what_a_revoked_attempt_published_before_stays_and_is_whole(root: Path) -> None:
+    store = a_store(root)
+    store.prepare()
+
+    def late() -> None:
+        stop_at_second_call("link")
+        publish(a_store(root), GROUP, [1], name="run-1")
+
+    with child(late) as first:
+        first.wait_until_stopped()
+        store.revoke("run-1")
+        first.go_on()
+        with pytest.raises(StaleAttemptError):
+            first.answer()
+
+    assert list(store.scan(FLIGHTS).committed) == [LGA_NEXT_DAY]
+    assert store.verify(LGA_NEXT_DAY).rows == 1
+    assert [p.adopted for p in publish(store, GROUP, [1])] == [True, False, False]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["running", "stopped"])
+def test_the_attempt_of_a_live_process_is_not_swept(root: Path, *, is_stopped: bool) -> None:
+    store = a_store(root)
+    store.prepare()
+    gate = Gate()
+
+    def live() -> list[Any]:
+        with a_store(root).attempt("run-1") as attempt:
+            attempt.stage(JFK, rows_of(JFK))
+            os.kill(os.getpid(), signal.SIGSTOP)
+            gate.wait()
+            return [p.partition for p in attempt.publish()]
+
+    with child(live) as writer:
+        writer.wait_until_stopped()
+        if not is_stopped:
+            writer.go_on()
+        assert store.is_alive("run-1")
+        assert store.sweep() == 0
+        assert len(attempts_left(root)) == 1
+        writer.go_on()
+        gate.open()
+        assert writer.answer() == [JFK]
+
+    assert not store.is_alive("run-1")
+
+
+def test_an_attempt_is_dead_as_soon_as_its_process_is_killed(root: Path) -> None:
+    store = a_store(root)
+    store.prepare()
+
+    def live() -> None:
+        with a_store(root).attempt("run-1"):
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    with child(live) as writer:
+        writer.wait_until_stopped()
+        assert store.is_alive("run-1")
+        writer.kill()
+        assert not store.is_alive("run-1")
+
+    assert store.sweep() == 1
+    assert attempts_left(root) == []
+
+
+def test_two_hundred_dead_attempts_are_swept_and_the_live_one_among_them_is_not(
+    root: Path,
+) -> None:
+    store = a_store(root)
+    store.prepare()
+
+    def crash() -> None:
+        with ExitStack() as stack:
+            for number in range(200):
+                attempt = stack.enter_context(store.attempt(f"run-{number}"))
+                attempt.stage(JFK, rows_of(JFK))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with child(crash) as crashed, store.attempt("live") as live:
+        assert crashed.exit_code() == -signal.SIGKILL
+        live.stage(JFK, rows_of(JFK))
+        assert len(attempts_left(root)) == 201
+        assert store.sweep() == 200
+        assert attempts_left(root) == [live.name]
+        live.publish()
+
+    assert attempts_left(root) == []
+
+
+def test_an_attempt_that_this_user_cannot_look_into_counts_as_alive_and_is_not_swept(
+    memory: Path,
+) -> None:
+    root = memory / "store"
+    store = a_store(root)
+    store.prepare()
+    folder = root / ".attempts"
+    folder.chmod(0o777)
+    for lock in folder.glob(".*.lock"):
+        lock.chmod(0o666)
+
+    with store.attempt("run-1") as attempt:
+        directory = folder / attempt.name
+        directory.chmod(0o777)
+        attempt.stage(JFK, rows_of(JFK))
+        (directory / "lock").chmod(0)
+        assert as_nobody(lambda: (a_store(root).is_alive("run-1"), a_store(root).sweep())) == (
+            True,
+            0,
+        )
+        attempt.publish()
+
+    assert store.verify(JFK).rows == 2
+
+
+def test_where_locks_do_not_work_only_an_attempt_older_than_the_longest_run_is_swept(
+    root: Path,
+) -> None:
+    def sweep_without_locks() -> list[int]:
+        import fcntl
+
+        fcntl.flock = lambda *_: None  # every lock is granted, as on some network file systems
+        store = a_store(root)
+        store.prepare()
+        with store.attempt("run-1") as attempt:
+            directory = root / ".attempts" / attempt.name
+            young = AttemptFolder(root, longest_run=timedelta(seconds=60)).sweep()
+            minute_ago = directory.stat().st_mtime - 61
+            os.utime(directory, (minute_ago, minute_ago))
+            return [young, AttemptFolder(root, longest_run=timedelta(seconds=60)).sweep()]
+
+    assert in_child(sweep_without_locks) == [0, 1]
+
+
+def test_revoking_touches_no_lock_of_the_store_itself(root: Path) -> None:
+    store = a_store(root)
+    with store.attempt("run-1"):
+        assert store.revoke("") == 1
+
+    assert (root / ".attempts" / ".births.lock").is_file()
+
+
+def test_attempts_of_many_processes_survive_the_sweeps_of_the_others(root: Path) -> None:
+    store = a_store(root)
+    store.prepare()
+    gate = Gate()
+
+    def open_and_sweep() -> None:
+        gate.wait()
+        for number in range(20):
+            with store.attempt("run") as attempt:
+                store.sweep()
+                attempt.stage(JFK, rows_of(JFK, [number]))
+                store.sweep()
+                attempt.publish(replace=True)  # it would be stale had anybody swept it
+
+    with ExitStack() as stack:
+        children = [stack.enter_context(child(open_and_sweep)) for _ in range(4)]
+        gate.open()
+        for running in children:
+            running.answer()
+
+    assert values_of(store, JFK) == [19]
+    store.sweep()
+    assert attempts_left(root) == []
+
+
+def test_of_many_publishers_of_the_same_content_one_links_and_the_others_adopt(
+    root: Path,
+) -> None:
+    gate = Gate()
+
+    def publisher() -> list[bool]:
+        gate.wait()
+        return [p.adopted for p in publish(a_store(root), GROUP)]
+
+    with ExitStack() as stack:
+        children = [stack.enter_context(child(publisher)) for _ in range(PUBLISHERS)]
+        gate.open()
+        answers = [c.answer() for c in children]
+
+    for adopted in zip(*answers, strict=True):
+        assert sorted(adopted) == [False] + [True] * (PUBLISHERS - 1)
+
+
+def test_of_many_publishers_of_other_content_one_links_and_the_others_are_refused(
+    root: Path,
+) -> None:
+    gate = Gate()
+
+    def publisher(number: int) -> list[Partition]:
+        gate.wait()
+        with a_store(root).attempt(f"run-{number}") as attempt:
+            for partition in GROUP:
+                attempt.stage(partition, rows_of(partition, [number]))
+            try:
+                return [p.partition for p in attempt.publish()]
+            except ContentConflictError as refusal:
+                return [p.partition for p in refusal.published]
+
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(child(lambda n=n: publisher(n)))  # type: ignore[misc]
+            for n in range(PUBLISHERS)
+        ]
+        gate.open()
+        published = [c.answer() for c in children]
+
+    store = a_store(root)
+    for partition in GROUP:
+        winners = [n for n in range(PUBLISHERS) if partition in published[n]]
+        assert values_of(store, partition) == winners  # exactly one
+        store.verify(partition)
+
+
+def test_replacements_by_many_processes_leave_one_of_them_whole(root: Path) -> None:
+    gate = Gate()
+    publish(a_store(root), GROUP, [-1])
+
+    def replacer(number: int) -> None:
+        gate.wait()
+        for _ in range(5):
+            publish(a_store(root), GROUP, [number], replace=True)
+
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(child(lambda n=n: replacer(n)))  # type: ignore[misc]
+            for n in range(PUBLISHERS)
+        ]
+        gate.open()
+        for running in children:
+            running.answer()
+
+    store = a_store(root)
+    for partition in GROUP:
+        assert values_of(store, partition) in [[n] for n in range(PUBLISHERS)]
+        store.verify(partition)
+    assert attempts_left(root) == []
+
+
+def test_stores_that_are_begun_at_once_agree_on_one_identity(root: Path) -> None:
+    gate = Gate()
+
+    def begin() -> bool:
+        gate.wait()
+        store = a_store(root)
+        store.prepare()
+        return store.exists()
+
+    with ExitStack() as stack:
+        children = [stack.enter_context(child(begin)) for _ in range(PUBLISHERS)]
+        gate.open()
+        assert [c.answer() for c in children] == [True] * PUBLISHERS
+
+    assert files_below(root).keys() == {".backfill-store.json"}

@@ -1,0 +1,554 @@
+"""What a store refuses, and that a refusal leaves everything as it was."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+
+from backfill_assets.core.closing import ClosingPolicy
+from backfill_assets.core.errors import (
+    ForeignFileError,
+    MissingPartitionError,
+    SettingsError,
+    StoreError,
+    StoreFullError,
+    StoreUnreadableError,
+    StoreUnsupportedError,
+)
+from backfill_assets.stores.files.local import LocalPartitionStore
+from backfill_assets_tests.stores.children import (
+    as_nobody,
+    in_child,
+    mount_tmpfs,
+    own_mounts_work,
+    with_own_mounts,
+)
+from backfill_assets_tests.stores.examples import (
+    DEPARTURES,
+    EWR,
+    FLIGHTS,
+    GROUP,
+    JFK,
+    LGA_NEXT_DAY,
+    a_catalogue,
+    a_store,
+    attempts_left,
+    files_below,
+    publish,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+needs_own_mounts = pytest.mark.skipif(
+    not own_mounts_work(),
+    reason="this system gives ordinary processes no mounts; full and foreign devices are also "
+    "tested without",
+)
+
+
+def values_of(store: LocalPartitionStore, partition: Any) -> list[Any]:
+    values: list[Any] = store.read(partition).column("value").to_pylist()
+    return values
+
+
+# The root
+
+
+def test_a_root_that_is_a_file_is_refused_and_left_alone(root: Path) -> None:
+    root.write_text("mine")
+
+    with pytest.raises(StoreUnreadableError, match="is a file"):
+        publish(a_store(root), GROUP)
+    with pytest.raises(StoreUnreadableError, match="is not a store"):
+        a_store(root).scan(FLIGHTS)
+
+    assert root.read_text() == "mine"
+
+
+def test_a_folder_with_other_things_is_refused_and_nothing_is_written_there(root: Path) -> None:
+    root.mkdir()
+    (root / "letter.txt").write_text("mine")
+
+    with pytest.raises(StoreUnreadableError, match=r"letter\.txt.*empty folder"):
+        publish(a_store(root), GROUP)
+
+    assert [path.name for path in root.iterdir()] == ["letter.txt"]
+
+
+def test_a_root_that_is_not_there_is_no_empty_store_to_a_scan(root: Path) -> None:
+    store = a_store(root)
+
+    with pytest.raises(StoreUnreadableError, match="not mounted"):
+        store.scan(FLIGHTS)
+    with pytest.raises(StoreUnreadableError, match="not mounted"):
+        store.read(JFK)
+    with pytest.raises(StoreUnreadableError, match="not mounted"):
+        store.release([JFK])
+
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("verb", ["scan", "read", "verify", "publish", "hold"])
+def test_a_root_that_lost_its_identity_is_an_error_and_not_missing_work(
+    root: Path, verb: str
+) -> None:
+    publish(a_store(root), GROUP)
+    (root / ".backfill-store.json").rename(root.parent / "moved.json")
+    files = files_below(root)
+    act: dict[str, Callable[[LocalPartitionStore], object]] = {
+        "scan": lambda store: store.scan(FLIGHTS),
+        "read": lambda store: store.read(FLIGHTS.partition("hour/delay", JFK.day, "JFK")),
+        "verify": lambda store: store.verify(FLIGHTS.partition("hour/delay", JFK.day, "JFK")),
+        "publish": lambda store: publish(store, GROUP),
+        "hold": lambda store: store.hold(GROUP, "why"),
+    }
+
+    with pytest.raises(StoreUnreadableError, match="identity|not a store"):
+        act[verb](a_store(root))
+
+    assert files_below(root) == files
+
+
+def test_a_root_that_goes_away_under_an_open_store_is_no_new_store(root: Path) -> None:
+    store = a_store(root)
+    publish(store, GROUP)
+    root.rename(root.with_name("elsewhere"))  # as when its disk is unmounted
+    root.mkdir()
+
+    with pytest.raises(StoreUnreadableError, match="not mounted"):
+        publish(store, GROUP)
+
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"format_version": 1}', '{"a": 1}'])
+def test_an_identity_that_is_damaged_is_an_error(root: Path, content: str) -> None:
+    publish(a_store(root), GROUP)
+    (root / ".backfill-store.json").write_text(content)
+
+    for act in (lambda s: s.scan(FLIGHTS), lambda s: publish(s, GROUP)):
+        with pytest.raises(StoreUnreadableError, match=r"\.backfill-store\.json.*backup"):
+            act(a_store(root))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("format_version", 2, "format version 2"),
+        ("commit_protocol", "marker", "commit_protocol is 'marker'"),
+        ("file_format", "json", "file_format is 'json', and 'parquet' is asked for"),
+    ],
+)
+def test_a_root_that_was_made_with_other_settings_is_refused(
+    root: Path, name: str, value: Any, said: str
+) -> None:
+    publish(a_store(root), GROUP)
+    path = root / ".backfill-store.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    files = files_below(root)
+
+    with pytest.raises(StoreUnsupportedError, match=said):
+        a_store(root).scan(FLIGHTS)
+    with pytest.raises(StoreUnsupportedError, match=said):
+        publish(a_store(root), GROUP)
+
+    assert files_below(root) == files
+
+
+def test_a_changed_zone_is_refused_naming_both(root: Path) -> None:
+    publish(a_store(root), GROUP)
+    moved = a_catalogue(closing=ClosingPolicy(zone=ZoneInfo("Europe/Paris")))
+
+    with pytest.raises(StoreUnsupportedError, match=r"America/New_York.*Europe/Paris"):
+        LocalPartitionStore(root, [moved]).scan(moved)
+
+
+def test_an_unknown_file_format_is_refused_naming_the_known_ones(root: Path) -> None:
+    with pytest.raises(SettingsError, match="'csv': choose one of parquet, json"):
+        a_store(root, "csv")
+
+
+# The file system
+
+
+def test_a_root_that_cannot_be_written_is_refused_with_its_place(memory: Path) -> None:
+    root = memory / "store"
+    publish(a_store(root), [JFK])
+    for folder in (root, root / ".attempts"):
+        folder.chmod(0o555)
+
+    with pytest.raises(StoreUnreadableError, match=rf"{root}.*Permission denied.*permissions"):
+        as_nobody(lambda: publish(a_store(root), GROUP))
+
+    assert as_nobody(lambda: values_of(a_store(root), JFK)) == [1, 2]  # reading still works
+    root.chmod(0o755)
+    (root / ".attempts").chmod(0o755)
+
+
+def test_a_day_that_cannot_be_read_is_an_error_and_never_missing(memory: Path) -> None:
+    root = memory / "store"
+    publish(a_store(root), GROUP)
+    day = Path(a_store(root).location(JFK)).parent
+    day.chmod(0)
+
+    def scan() -> None:
+        a_store(root).scan(FLIGHTS)
+
+    def read() -> None:
+        a_store(root).read(JFK)
+
+    def records() -> None:
+        a_store(root).records([JFK])
+
+    for act in (scan, read, records):
+        with pytest.raises(StoreUnreadableError, match=r"2013-08-03.*Permission denied"):
+            as_nobody(act)
+    day.chmod(0o755)
+
+
+def test_a_file_that_cannot_be_read_is_neither_missing_nor_corrupt(memory: Path) -> None:
+    root = memory / "store"
+    publish(a_store(root), [JFK])
+    file = Path(a_store(root).location(JFK))
+    file.chmod(0)
+
+    with pytest.raises(StoreUnreadableError, match=r"JFK\.parquet: Permission denied"):
+        as_nobody(lambda: a_store(root).verify(JFK))
+    file.chmod(0o644)
+
+
+def test_a_file_that_grows_too_large_is_refused_and_leaves_nothing(root: Path) -> None:
+    publish(a_store(root), [EWR], [1])
+    files = files_below(root)
+
+    def with_small_files_only() -> None:
+        store = a_store(root)
+        store.prepare()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))
+        with store.attempt("run") as attempt:
+            attempt.stage(JFK, rows_of(JFK))
+            attempt.stage(LGA_NEXT_DAY, rows_of(LGA_NEXT_DAY, range(10_000)))
+            attempt.publish()
+
+    with pytest.raises(StoreFullError, match=r"File too large.*Make room"):
+        in_child(with_small_files_only)
+
+    assert files_below(root) == files
+    assert attempts_left(root) == []
+
+
+@needs_own_mounts
+def test_a_full_disk_stops_a_group_before_any_of_it_is_seen(root: Path) -> None:
+    root.mkdir()
+
+    def on_a_small_disk() -> Any:
+        mount_tmpfs(root, "size=256k")
+        store = a_store(root)
+        publish(store, [EWR], [1])
+        files = files_below(root)
+        with pytest.raises(StoreFullError, match=r"No space left on device.*Make room"):
+            publish(store, [JFK, LGA_NEXT_DAY], range(12_000))
+        assert attempts_left(root) == []
+        assert files_below(root) == files
+        return [p.adopted for p in publish(store, GROUP, [1])]  # room again: it goes on
+
+    assert with_own_mounts(on_a_small_disk) == [False, True, False]
+
+
+@needs_own_mounts
+def test_a_disk_without_room_for_the_second_folder_shows_nothing_of_the_first(root: Path) -> None:
+    root.mkdir()
+
+    def with_few_inodes() -> list[str]:
+        mount_tmpfs(root, "size=1m,nr_inodes=24")
+        store = a_store(root)
+        store.prepare()
+        with store.attempt("run") as attempt:
+            for partition in (LGA_NEXT_DAY, JFK):
+                attempt.stage(partition, rows_of(partition))
+            free = os.statvfs(root).f_ffree
+            for number in range(free - 5):  # four outer folders and the first day's
+                (root / f".filler-{number}").mkdir()
+            with pytest.raises(StoreFullError, match="No space left on device"):
+                attempt.publish()
+        return [path for path in files_below(root) if path.endswith(".parquet")]
+
+    assert with_own_mounts(with_few_inodes) == []
+
+
+@needs_own_mounts
+def test_attempts_on_another_device_are_refused_when_the_store_is_opened(root: Path) -> None:
+    (root / ".attempts").mkdir(parents=True)
+
+    def with_attempts_elsewhere() -> None:
+        mount_tmpfs(root / ".attempts", "size=1m")
+        a_store(root).prepare()
+
+    with pytest.raises(StoreUnsupportedError, match="another device"):
+        with_own_mounts(with_attempts_elsewhere)
+
+    assert files_below(root) == {}
+
+
+@needs_own_mounts
+def test_a_query_on_another_device_is_refused_and_never_copied(root: Path) -> None:
+    store = a_store(root)
+    store.prepare()
+    folder = root.joinpath(*DEPARTURES.asset_path)
+    folder.mkdir(parents=True)
+
+    def with_a_query_elsewhere() -> None:
+        mount_tmpfs(folder, "size=1m")
+        try:
+            publish(store, GROUP)
+        finally:
+            assert [path for path in folder.rglob("*") if path.is_file()] == []
+
+    with pytest.raises(StoreUnsupportedError, match=rf"{folder}.*another device.*one file system"):
+        with_own_mounts(with_a_query_elsewhere)
+
+    assert attempts_left(root) == []
+
+
+@needs_own_mounts
+def test_a_disk_that_is_mounted_over_a_store_hides_nothing_silently(root: Path) -> None:
+    store = a_store(root)
+    publish(store, GROUP)
+
+    def with_an_empty_disk_on_top() -> None:
+        mount_tmpfs(root, "size=1m")
+        store.scan(FLIGHTS)
+
+    with pytest.raises(StoreUnreadableError, match="not mounted"):
+        with_own_mounts(with_an_empty_disk_on_top)
+
+
+def a_link_that_is_not_permitted(_source: Any, target: Any, **_: Any) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(target))
+
+
+def a_link_that_is_not_supported(_source: Any, target: Any, **_: Any) -> None:
+    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(target))
+
+
+def a_link_that_copies(source: Any, target: Any, **_: Any) -> None:
+    if Path(target).exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    shutil.copy(source, target)
+
+
+def a_link_that_replaces(source: Any, target: Any, **_: Any) -> None:
+    os.rename(source, target)
+    shutil.copy(target, source)
+
+
+def a_rename_that_copies(source: Any, target: Any, **_: Any) -> None:
+    shutil.copy(source, target)
+    os.unlink(source)
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "old"])
+@pytest.mark.parametrize(
+    ("call", "other", "said"),
+    [
+        ("link", a_link_that_is_not_permitted, "Operation not permitted"),
+        ("link", a_link_that_is_not_supported, "Operation not supported"),
+        ("link", a_link_that_copies, "a hard link makes a copy"),
+        ("link", a_link_that_replaces, "a hard link makes a copy|a link replaces"),
+        ("replace", a_rename_that_copies, "a rename makes a copy"),
+    ],
+)
+def test_a_file_system_whose_links_or_renames_are_not_atomic_is_refused_when_opened(
+    root: Path, call: str, other: Callable[..., None], said: str, *, is_new: bool
+) -> None:
+    if not is_new:
+        publish(a_store(root), [JFK])
+    files = files_below(root) if root.exists() else {}
+
+    def on_that_file_system() -> None:
+        setattr(os, call, other)
+        publish(a_store(root), GROUP)
+
+    with pytest.raises(StoreUnsupportedError, match=rf"{said}.*nothing was written"):
+        in_child(on_that_file_system)
+
+    assert files_below(root) == files
+    assert attempts_left(root) == []
+
+
+# What stands at a target
+
+
+def a_foreign_file(target: Path) -> None:
+    target.write_bytes(b"mine")
+
+
+def an_empty_file(target: Path) -> None:
+    target.write_bytes(b"")
+
+
+def a_folder(target: Path) -> None:
+    (target / "inside").mkdir(parents=True)
+
+
+def a_symlink_to_a_file(target: Path) -> None:
+    (target.parent / "linked").write_bytes(b"mine")
+    target.symlink_to("linked")
+
+
+def a_dangling_symlink(target: Path) -> None:
+    target.symlink_to("nowhere")
+
+
+def a_symlink_to_itself(target: Path) -> None:
+    target.symlink_to(target.name)
+
+
+def a_file_of_another_partition(target: Path) -> None:
+    shutil.copy(target.parents[1] / LGA_NEXT_DAY.day.isoformat() / "LGA.parquet", target)
+
+
+def a_pipe(target: Path) -> None:
+    os.mkfifo(target)
+
+
+FOREIGN = [
+    a_foreign_file,
+    an_empty_file,
+    a_folder,
+    a_symlink_to_a_file,
+    a_dangling_symlink,
+    a_symlink_to_itself,
+    a_file_of_another_partition,
+    a_pipe,
+]
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("foreign", FOREIGN, ids=lambda make: make.__name__)
+def test_what_is_foreign_at_a_target_is_named_left_alone_and_stops_nothing_else(
+    root: Path, foreign: Callable[[Path], None], *, replace: bool
+) -> None:
+    store = a_store(root)
+    publish(store, [LGA_NEXT_DAY])
+    target = Path(store.location(JFK))
+    target.parent.mkdir(parents=True)
+    foreign(target)
+    before = target.lstat()
+
+    with pytest.raises(ForeignFileError, match=r"JFK\.parquet is not ours to touch") as caught:
+        publish(store, GROUP, replace=replace)
+
+    assert [p.partition for p in caught.value.published] == [LGA_NEXT_DAY, EWR]
+    after = target.lstat()
+    assert (before.st_ino, before.st_size, before.st_mtime_ns) == (
+        after.st_ino,
+        after.st_size,
+        after.st_mtime_ns,
+    )
+    assert attempts_left(root) == []
+    with pytest.raises(StoreError):
+        store.verify(JFK)
+
+
+@pytest.mark.parametrize("foreign", [a_folder, a_symlink_to_a_file, a_dangling_symlink, a_pipe])
+def test_what_is_no_regular_file_is_not_committed_and_is_reported(
+    root: Path, foreign: Callable[[Path], None]
+) -> None:
+    store = a_store(root)
+    publish(store, [EWR])
+    foreign(Path(store.location(JFK)))
+
+    inventory = store.scan(FLIGHTS)
+
+    assert list(inventory.committed) == [EWR]
+    assert store.location(JFK) in inventory.strangers
+    assert list(store.records([JFK, EWR])) == [EWR]
+    with pytest.raises(MissingPartitionError):
+        store.read(JFK)
+
+
+def test_a_foreign_folder_or_link_survives_a_hold_and_its_release(root: Path) -> None:
+    store = a_store(root)
+    publish(store, [LGA_NEXT_DAY])
+    target = Path(store.location(JFK))
+    target.parent.mkdir()
+    a_folder(target)
+
+    store.hold([JFK], "why")
+    store.release([JFK])
+
+    assert (target / "inside").is_dir()
+
+
+def a_file_for_a_day(day: Path) -> None:
+    day.parent.mkdir(parents=True)
+    day.write_text("mine")
+
+
+def a_dangling_link_for_a_day(day: Path) -> None:
+    day.parent.mkdir(parents=True)
+    day.symlink_to("nowhere")
+
+
+def a_file_for_the_category(day: Path) -> None:
+    day.parents[2].mkdir(parents=True)
+    day.parents[1].write_text("mine")
+
+
+@pytest.mark.parametrize(
+    "foreign", [a_file_for_a_day, a_dangling_link_for_a_day, a_file_for_the_category]
+)
+def test_a_file_where_a_folder_must_be_is_named_and_left_alone(
+    root: Path, foreign: Callable[[Path], None]
+) -> None:
+    store = a_store(root)
+    store.prepare()
+    foreign(Path(store.location(JFK)).parent)
+    other = FLIGHTS.partition("hour/delay", JFK.day, "JFK")
+
+    with pytest.raises(ForeignFileError, match="not ours to touch") as caught:
+        publish(store, [JFK, other])
+
+    assert [p.partition for p in caught.value.published] == [other]
+    inventory = store.scan(FLIGHTS)
+    assert list(inventory.committed) == [other]
+    assert inventory.strangers_count == 1
+    with pytest.raises(MissingPartitionError):
+        store.read(JFK)
+
+
+def test_a_folder_that_is_removed_between_two_groups_is_made_again(root: Path) -> None:
+    store = a_store(root)
+    with store.attempt("run") as attempt:
+        attempt.stage(EWR, rows_of(EWR))
+        attempt.publish()
+        shutil.rmtree(root / "flights")
+        attempt.stage(JFK, rows_of(JFK))
+        attempt.publish()
+
+    assert list(store.scan(FLIGHTS).committed) == [JFK]
+
+
+def test_a_write_that_the_types_refuse_names_the_partition_and_leaves_the_group_alone(
+    root: Path,
+) -> None:
+    store = a_store(root)
+    with store.attempt("run") as attempt:
+        attempt.stage(EWR, rows_of(EWR))
+        with pytest.raises(Exception, match="flights/carrier/departures/2013-08-03/JFK"):
+            attempt.stage(JFK, pa.table({"carrier": ["C0"], "value": ["many"]}))
+        attempt.publish()
+
+    assert list(store.scan(FLIGHTS).committed) == [EWR]
