@@ -5,7 +5,7 @@
 
 PYTHON ?= python3
 VENV := .venv
-UV := 0.11.20
+UV := 0.13.9
 BIN := $(VENV)/bin
 
 .PHONY: up test check bench lock clean

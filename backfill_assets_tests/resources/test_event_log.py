@@ -102,6 +102,7 @@ def test_the_log_of_the_run_shows_the_events_of_its_step(instance: dg.DagsterIns
     run_id = run_two_days(instance, ReportingIOManager())
     logged = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     assert [entry.step_key for entry in logged] == ["carrier"] * 4
+    assert [entry.get_dagster_event().step_key for entry in logged] == ["carrier"] * 4
 
 
 class ForgetfulIOManager(dg.IOManager):

@@ -5,6 +5,7 @@
 import multiprocessing
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +24,6 @@ from sqlalchemy.pool import Pool
 
 from backfill_assets.resources.instance_storage import BackfillInstanceStorage, close_connections
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
-from backfill_assets_tests.resources.instances import URL_VARIABLE, open_instance
 
 PROJECT = Path(__file__).parents[2]
 ASSET = dg.AssetKey(["flights", "carrier", "departures"])
@@ -79,19 +79,19 @@ def test_threads_share_an_instance(instance: dg.DagsterInstance) -> None:
     assert instance.get_materialized_partitions(ASSET) == set(keys)
 
 
-def test_processes_that_come_up_together_agree_on_the_tables(
-    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(URL_VARIABLE, database)
+def test_processes_that_come_up_together_agree_on_the_tables(database: str) -> None:
+    together = threading.Barrier(4)
 
-    def come_up(number: int) -> None:
-        with open_instance(tmp_path / str(number)) as opened:
-            report(opened, f"2013-08-01|U{number}")
+    def come_up(_number: int) -> None:
+        # A function of its own, and so an engine of its own, as in another process.
+        together.wait()
+        BackfillInstanceStorage(address=lambda: database)
 
-    with ThreadPoolExecutor(max_workers=3) as threads:
-        list(threads.map(come_up, range(3)))
-    with open_instance(tmp_path / "last") as opened:
-        assert len(opened.get_materialized_partitions(ASSET)) == 3
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        list(threads.map(come_up, range(4)))
+    storage = BackfillInstanceStorage(address=lambda: database)
+    assert storage.run_storage.get_runs_count() == 0
+    assert storage.event_log_storage.get_maximum_record_id() is None
     close_connections()
 
 
@@ -117,7 +117,7 @@ def test_a_forked_process_and_its_parent_do_not_share_a_connection(
     child.start()
     with counted_connections() as opened:
         report(instance, "parent, meanwhile")
-    child.join()
+    child.join(timeout=60)
     report(instance, "parent, after")
     assert child.exitcode == 0
     assert not opened  # the parent's own connections are still good

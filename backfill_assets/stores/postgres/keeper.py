@@ -5,6 +5,7 @@ get it means that nobody is left, however they ended. It imports the standard li
 that it starts in milliseconds, stays small, and needs no file of the project once it runs.
 """
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 
 READY = b"ready\n"
-LOCK_SECONDS = 2.0  # those who look whether there is a keeper hold its lock for microseconds
+LOCK_SECONDS = 0.5  # those who look whether there is a keeper hold its lock for microseconds
 POLL_SECONDS = 0.02
 REPEAT_SECONDS = 1.0  # a server that is just starting may miss a signal
 FAST_STOP_SECONDS = 60.0  # a fast shutdown writes all that is dirty
@@ -133,10 +134,9 @@ def _open(lock: Path) -> int | None:
 
 
 def _say_ready() -> None:
-    try:
+    # Who started us may be killed by now; the next user counts on us all the same.
+    with contextlib.suppress(BrokenPipeError):
         os.write(sys.stdout.fileno(), READY)
-    except BrokenPipeError:
-        pass  # who started us was killed; the next user counts on us all the same
     # Whoever reads us sees the end of it.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, sys.stdout.fileno())

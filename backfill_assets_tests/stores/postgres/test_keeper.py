@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -76,6 +77,24 @@ def test_a_killed_keeper_is_replaced_and_the_server_stays(
     assert postmaster(folder) == pid
     server.leave()
     wait_until(lambda: is_quiet(folder))
+
+
+def test_a_keeper_whose_starter_was_killed_meanwhile_keeps_the_server_all_the_same(
+    server: EmbeddedPostgres, folder: Path
+) -> None:
+    server.ensure_running()
+    kill(*keepers(folder))
+    command = [sys.executable, "-I", "-S", keeper.__file__, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        started.stdout.close()
+    wait_until(lambda: keepers(folder))
+    before = keepers(folder)
+    server.ensure_running()
+    assert keepers(folder) == before
+    server.leave()
+    wait_until(lambda: is_quiet(folder))
+    assert "Traceback" not in (folder / "server.log").read_text()
 
 
 def test_who_comes_while_the_last_one_leaves_finds_a_server(

@@ -9,7 +9,11 @@ from pathlib import Path
 import psycopg
 
 from backfill_assets_tests.postgres_fixtures import PREFIX, sweep_dead_sessions, temporary_folder
-from backfill_assets_tests.stores.postgres.processes_of_tests import is_quiet, python_path, wait_until
+from backfill_assets_tests.stores.postgres.processes_of_tests import (
+    is_quiet,
+    python_path,
+    wait_until,
+)
 
 Clone = Callable[[str, Callable[[str], None]], str]
 
