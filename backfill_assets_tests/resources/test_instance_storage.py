@@ -22,7 +22,11 @@ from dagster._core.instance.config import dagster_instance_config
 from dagster._core.instance.ref import InstanceRef
 from sqlalchemy.pool import Pool
 
-from backfill_assets.resources.instance_storage import BackfillInstanceStorage, close_connections
+from backfill_assets.resources.instance_storage import (
+    MAKING_TABLES,
+    BackfillInstanceStorage,
+    close_connections,
+)
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 
 PROJECT = Path(__file__).parents[2]
@@ -92,6 +96,30 @@ def test_processes_that_come_up_together_agree_on_the_tables(database: str) -> N
     storage = BackfillInstanceStorage(address=lambda: database)
     assert storage.run_storage.get_runs_count() == 0
     assert storage.event_log_storage.get_maximum_record_id() is None
+    close_connections()
+
+
+def is_somebody_waiting_to_make_tables(watcher: psycopg.Connection) -> bool:
+    found = watcher.execute(
+        "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+        " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+    ).fetchone()
+    return found != (0,)
+
+
+def test_who_comes_up_second_waits_until_the_first_has_made_the_tables(database: str) -> None:
+    with (
+        psycopg.connect(database) as first,
+        psycopg.connect(database, autocommit=True) as watcher,
+        ThreadPoolExecutor(max_workers=1) as threads,
+    ):
+        first.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING_TABLES])
+        second = threads.submit(BackfillInstanceStorage, address=lambda: database)
+        while not (second.done() or is_somebody_waiting_to_make_tables(watcher)):
+            pass
+        assert not second.done()
+        first.commit()
+        assert second.result(timeout=60).run_storage.get_runs_count() == 0
     close_connections()
 
 

@@ -97,6 +97,7 @@ def test_a_scan_of_any_tree_finds_what_asking_for_each_file_finds(
         some = PartitionSet.rectangle(CATALOGUE, CATALOGUE.queries, DAYS[1:3], 1)
         within = store.scan(CATALOGUE, within=some)
         assert set(within.committed) == {p for p in inventory.committed if p.day in DAYS[1:3]}
+        assert (within.strangers, within.strangers_count) == ((), 0)
         assert set(within.held) == {p for p in inventory.held if p.day in DAYS[1:3]}
 
 

@@ -32,7 +32,7 @@ def scan(layout: Layout, catalogue: Catalogue, within: PartitionSet | None = Non
     """Return the committed and held partitions of a catalogue, and what else stands there.
 
     Args:
-        within: Look only at the queries and days of this set.
+        within: Look only at the queries and days of this set, and name no strangers.
     """
     found = _Findings()
     committed = {}
@@ -50,8 +50,8 @@ def scan(layout: Layout, catalogue: Catalogue, within: PartitionSet | None = Non
     return Inventory(
         committed=PartitionSet(catalogue, {name: days for name, days in committed.items() if days}),
         held=PartitionSet(catalogue, {name: days for name, days in held.items() if days}),
-        strangers=tuple(sorted(found.strangers)),
-        strangers_count=found.count,
+        strangers=tuple(sorted(found.strangers)) if within is None else (),
+        strangers_count=found.count if within is None else 0,
     )
 
 
