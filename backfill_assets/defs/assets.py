@@ -11,6 +11,7 @@ import dagster as dg
 
 from backfill_assets.core.catalogue import Catalogue, Grid
 from backfill_assets.core.cycles import Bounds
+from backfill_assets.core.errors import PartitionsRefusedError, SourceError
 from backfill_assets.core.partitions import Query
 from backfill_assets.defs.partitions import partitions_definition
 from backfill_assets.resources.event_log import automatic_events_deferred
@@ -62,9 +63,20 @@ def _category_asset(
             for query in chosen:
                 # The first one commits the partitions of all; see PartitionIOManager.
                 yield dg.Output(stream, output_name=query.value_type)
-        stream.finish()
+        _finish(stream)
 
     return category
+
+
+def _finish(stream: PartitionStream) -> None:
+    """Fail where something was left undone, in a sentence and not in a stack trace.
+
+    Retrying cannot help: the sensor takes up what can be done later.
+    """
+    try:
+        stream.finish()
+    except (PartitionsRefusedError, SourceError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
 
 
 def _stream(

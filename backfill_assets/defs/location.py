@@ -8,7 +8,7 @@ import dagster as dg
 
 from backfill_assets.defs.assets import IO_MANAGER, partition_assets
 from backfill_assets.defs.jobs import partition_jobs
-from backfill_assets.defs.reports import daily_report
+from backfill_assets.defs.reports import reports
 from backfill_assets.defs.sensors import missing_partitions_sensor
 from backfill_assets.resources.partition_io_manager import partition_io_manager
 
@@ -20,7 +20,7 @@ def build_definitions(project: Project) -> dg.Definitions:
     """Return the definitions of a project; nothing is opened, started or connected to."""
     jobs = {catalogue.name: partition_jobs(catalogue) for catalogue in project.catalogues}
     return dg.Definitions(
-        assets=[*partition_assets(project), daily_report()],
+        assets=[*partition_assets(project), *reports(project)],
         jobs=[job for of_catalogue in jobs.values() for job in of_catalogue],
         sensors=[missing_partitions_sensor(project, c, jobs[c.name]) for c in project.catalogues],
         resources={IO_MANAGER: partition_io_manager(project)},

@@ -6,6 +6,12 @@ import pandas as pd
 from backfill_assets.defs.partitions import daily_partitions
 from backfill_assets.flights.catalogue import FLIGHTS
 from backfill_assets.flights.daily_report import punctuality_of_carriers
+from backfill_assets.resources.project import Project
+
+
+def reports(project: Project) -> list[dg.AssetsDefinition]:
+    """Return the reports on the project's data sets; none on one that it does not have."""
+    return [daily_report()] if FLIGHTS in project.catalogues else []
 
 
 def daily_report() -> dg.AssetsDefinition:
