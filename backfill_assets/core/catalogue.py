@@ -167,6 +167,13 @@ class Catalogue:
             return latest
         return next(self.days(self.first_day, self.last_day), latest)
 
+    def first_open_day(self, now: datetime) -> date | None:
+        """Return the oldest day of the catalogue that is not closed, or None after its last."""
+        day = max(self.first_day, self.closing.latest_closed_day(now) + ONE_DAY)
+        while not self.closing.is_civil_day(day):
+            day += ONE_DAY
+        return None if self.last_day is not None and day > self.last_day else day
+
     def open_units(self, day: date) -> int:
         """Return the mask of the units of which data of ``day`` is expected."""
         return sum(self.unit_bits[unit.name] for unit in self.units if unit.is_open(day))

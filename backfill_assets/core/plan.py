@@ -38,7 +38,8 @@ class Plan:
         committed: Expected and present.
         held: Withdrawn by a person or a saga; never work.
         missing: Expected, neither present nor held.
-        blocked: Missing, but not to be taken now: in flight.
+        in_flight: Missing, and taken up by an unfinished run.
+        backing_off: Missing, and not to be tried again yet: it failed lately.
         unexpected: Present, but no longer expected.
     """
 
@@ -49,8 +50,14 @@ class Plan:
     committed: PartitionSet
     held: PartitionSet
     missing: PartitionSet
-    blocked: PartitionSet
+    in_flight: PartitionSet
+    backing_off: PartitionSet
     unexpected: PartitionSet
+
+    @property
+    def blocked(self) -> PartitionSet:
+        """Missing, but not to be taken up now."""
+        return self.in_flight | self.backing_off
 
     @property
     def work(self) -> PartitionSet:
@@ -83,9 +90,14 @@ class Plan:
             return State.HELD, "a hold stands for it"
         if partition in self.committed:
             return State.COMMITTED, "its file stands in the store"
-        if partition in self.blocked:
-            return State.MISSING, "a run that takes it up is in flight"
-        return State.MISSING, "no committed file; the next cycles take it up"
+        return State.MISSING, self._why_missing(partition)
+
+    def _why_missing(self, partition: Partition) -> str:
+        if partition in self.in_flight:
+            return "a run that takes it up is in flight"
+        if partition in self.backing_off:
+            return "it failed lately and backs off"
+        return "no committed file; the next cycles take it up"
 
 
 def expected_partitions(catalogue: Catalogue, latest_closed_day: date) -> PartitionSet:
@@ -110,6 +122,7 @@ def make_plan(
     held: PartitionSet,
     in_flight: PartitionSet,
     now: datetime,
+    backing_off: PartitionSet | None = None,
 ) -> Plan:
     """Compute what is missing at ``now``, which must be aware, from what stands in the store."""
     latest = catalogue.latest_closed_day(now)
@@ -125,6 +138,7 @@ def make_plan(
         committed=committed,
         held=held_now,
         missing=missing,
-        blocked=missing & in_flight,
+        in_flight=missing & in_flight,
+        backing_off=missing & (backing_off or PartitionSet.empty(catalogue)),
         unexpected=present - expected,
     )

@@ -6,8 +6,8 @@ a restart, because the moment at which the replay began is kept in a file.
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -112,21 +112,26 @@ def _speed(text: str) -> float:
 
 def _began_at(text: str, state_file: Path) -> datetime:
     """Return when the replay of this text began: now, unless a process began it before."""
-    found = _read(state_file)
-    if found.get("clock") != text:
-        found = {"clock": text, "began_at": datetime.now(UTC).isoformat()}
-        state_file.parent.mkdir(parents=True, exist_ok=True)
-        draft = state_file.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(found))
+    state_file.parent.mkdir(parents=True, exist_ok=True)
+    with state_file.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of processes that start together, one begins the replay
+        found = _read(state_file)
+        if found is not None and found[0] == text:
+            return found[1]
+        began_at = datetime.now(UTC)
+        draft = state_file.with_suffix(".new")
+        draft.write_text(json.dumps({"clock": text, "began_at": began_at.isoformat()}))
         draft.replace(state_file)
-    return datetime.fromisoformat(found["began_at"])
+        return began_at
 
 
-def _read(state_file: Path) -> dict[str, str]:
+def _read(state_file: Path) -> tuple[str, datetime] | None:
+    """Return which replay the file speaks of, and when that began."""
     try:
-        return dict(json.loads(state_file.read_text()))
+        found = json.loads(state_file.read_text())
+        return found["clock"], datetime.fromisoformat(found["began_at"])
     except FileNotFoundError:
-        return {}
-    except ValueError as error:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
         message = f"{state_file} is damaged ({error}); remove it, and the replay begins anew"
         raise SettingsError(message) from error

@@ -90,7 +90,10 @@ class PartitionIOManager(dg.IOManager):
         replace = wants_replacement(self._tags)
         for group in stream.groups():
             for partition, table in group:
-                self._attempt.stage(partition, table)
+                try:
+                    self._attempt.stage(partition, table)
+                except SourceError as error:  # an infinite value: the others are committed
+                    stream.failures.setdefault(partition.day, error)
             published = self._publish(context, replace=replace)
             catalogue = stream.assignment.plan.catalogue
             stream.note_committed(PartitionSet.of(catalogue, [p.partition for p in published]))
@@ -146,15 +149,17 @@ class PartitionIOManager(dg.IOManager):
         assignment = self._project.assignment(requested, replace=replace)
         done = PartitionSet.empty(catalogue)
         rows = 0
-        for partition, frame in _pairs(query, requested, value):
-            if partition not in assignment.compute:
-                continue
-            self._attempt.stage(partition, frame)
-            done = done | PartitionSet.of(catalogue, [partition])
-            rows += len(frame)
-            if len(done) % GROUP_FILES == 0:
-                self._attempt.publish(replace=replace)
-        self._attempt.publish(replace=replace)
+        try:
+            for partition, frame in _pairs(query, requested, value):
+                if partition not in assignment.compute:
+                    continue
+                self._attempt.stage(partition, frame)
+                done = done | PartitionSet.of(catalogue, [partition])
+                rows += len(frame)
+                if len(done) % GROUP_FILES == 0:
+                    self._attempt.publish(replace=replace)
+        finally:  # what came whole before a failure is committed
+            self._attempt.publish(replace=replace)
         _check_complete(assignment.compute - done)
         if (refusal := assignment.refusal()) is not None:
             raise PartitionsRefusedError(refusal)
@@ -167,7 +172,8 @@ def partition_io_manager(project: Project) -> dg.IOManagerDefinition:
     def resource(context: dg.InitResourceContext) -> Iterator[PartitionIOManager]:
         project.store.sweep()
         tags = context.run.tags if context.run else {}
-        with project.store.attempt(context.run_id or "outside-a-run") as attempt:
+        run_id = context.run.run_id if context.run else "outside-a-run"
+        with project.store.attempt(run_id) as attempt:
             yield PartitionIOManager(project, attempt, tags)
 
     return dg.IOManagerDefinition(

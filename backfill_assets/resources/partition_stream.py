@@ -7,6 +7,7 @@ for one by one, so that a day that cannot be computed does not keep the others f
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -61,19 +62,27 @@ class PartitionStream:
         self.committed = self.waiting = PartitionSet.empty(self.assignment.plan.catalogue)
 
     def groups(self) -> Iterator[Group]:
-        """Yield groups to be committed, each before the next is asked for.
-
-        Raises:
-            SourceError: only where every single day of the stream failed, with the first failure.
-        """
+        """Yield groups to be committed, each before the next is asked for."""
         self.is_consumed = True
         work = self.assignment.compute.only(self.queries)
         days = work.days()
-        for first in range(0, len(days), DAYS_PER_QUERY):
+        batches = deque(
+            days[first : first + DAYS_PER_QUERY] for first in range(0, len(days), DAYS_PER_QUERY)
+        )
+        while batches:
+            self.stopped_by = self._bound_passed()
             if self.stopped_by is not None:
                 return
-            yield from self._groups_of(work, days[first : first + DAYS_PER_QUERY])
-            self.stopped_by = self._bound_passed()
+            batch = batches.popleft()
+            try:
+                yield self._read(work, batch)
+            except (SourceError, SourceNotReadyError) as error:
+                if len(batch) > 1:
+                    batches.extendleft([day] for day in reversed(batch))
+                elif isinstance(error, SourceError):
+                    self.failures[batch[0]] = error
+                else:
+                    self.waiting = self.waiting | _of_days(work, batch)
 
     def note_committed(self, partitions: PartitionSet) -> None:
         """Remember what was made visible."""
@@ -104,19 +113,6 @@ class PartitionStream:
         if refusal is not None:
             raise PartitionsRefusedError(refusal)
 
-    def _groups_of(self, work: PartitionSet, days: Sequence[date]) -> Iterator[Group]:
-        """Yield the group of some days, or where their query fails, a group for each day."""
-        try:
-            yield self._read(work, days)
-        except (SourceError, SourceNotReadyError) as error:
-            if len(days) > 1:
-                for day in days:
-                    yield from self._groups_of(work, [day])
-            elif isinstance(error, SourceError):
-                self.failures[days[0]] = error
-            else:
-                self.waiting = self.waiting | _of_days(work, days)
-
     def _read(self, work: PartitionSet, days: Sequence[date]) -> Group:
         catalogue = work.catalogue
         wanted = _of_days(work, days)
@@ -126,10 +122,12 @@ class PartitionStream:
                 mask |= units
         value_types = [query.value_type for query in self.queries if query.name in wanted.masks]
         began = time.monotonic()
-        frame = self.source.read(
-            self.queries[0].category, value_types, days, list(wanted.units(mask))
-        )
-        self._query_seconds += time.monotonic() - began
+        try:
+            frame = self.source.read(
+                self.queries[0].category, value_types, days, list(wanted.units(mask))
+            )
+        finally:
+            self._query_seconds += time.monotonic() - began  # a failing query takes time as well
         queries = [q for q in catalogue.queries if q in self.queries and q.name in wanted.masks]
         return list(split(frame, queries, wanted))
 

@@ -33,7 +33,9 @@ class Settings(BaseModel):
     store: Path | None = Field(None, description="The committed files; default HOME/store.")
     file_format: Literal["parquet", "json"] = Field("parquet", description="Of every file.")
     database_url: str | None = Field(
-        None, description="A PostgreSQL database; default is an embedded server in HOME/postgres."
+        None,
+        repr=False,  # it holds a password
+        description="A PostgreSQL database; default is an embedded server in HOME/postgres.",
     )
     clock: str = Field(
         "real", description="'real', a fixed instant, or 'INSTANT@SPEED' to replay from there."
@@ -131,9 +133,16 @@ def _env_file(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the project's variables from ``.env`` beside ``pyproject.toml``.
 
     BACKFILL_ENV_FILE names another file, or none where it is empty.
+
+    Raises:
+        SettingsError: BACKFILL_ENV_FILE names a file that is not there.
     """
-    path = environment.get(PREFIX + "ENV_FILE", str(PROJECT / ".env"))
-    values = dotenv_values(path) if path else {}
+    named = environment.get(PREFIX + "ENV_FILE")
+    path = PROJECT / (".env" if named is None else named)
+    if named and not path.is_file():
+        message = f"{PREFIX}ENV_FILE: there is no file {path}"
+        raise SettingsError(message)
+    values = dotenv_values(path) if path.is_file() else {}
     return {k: v for k, v in values.items() if k.startswith(PREFIX) and v is not None}
 
 

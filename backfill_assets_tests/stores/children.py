@@ -63,7 +63,7 @@ class Child:
 
     def answer(self) -> Any:
         """Wait for the end; return what the child returned, or raise what it raised."""
-        with open(self._pipe, "rb", closefd=False) as file:
+        with os.fdopen(self._pipe, "rb", closefd=False) as file:
             content = file.read()
         code = self.exit_code()
         assert code == 0, f"the child ended with {code}"
@@ -155,7 +155,7 @@ def _answer(act: Callable[[], object], pipe: int) -> None:
             content = pickle.dumps((False, act()))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the parent raises it
             content = pickle.dumps((True, error))
-        with open(pipe, "wb") as file:
+        with os.fdopen(pipe, "wb") as file:
             file.write(content)
     finally:
         os._exit(0)

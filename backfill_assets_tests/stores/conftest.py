@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Return where a store may be, on the disk."""
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def memory() -> Iterator[Path]:
     """Return an empty folder in memory, where there is such a thing; others may enter it.
 
@@ -31,3 +25,9 @@ def memory() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def root(memory: Path) -> Path:
+    """Return where a store may be."""
+    return memory / "store"

@@ -41,7 +41,7 @@ def killed_at(number: int, act: Callable[[], object]) -> str | None:
 
     running = Child(doomed)
     os.close(report)
-    with open(reached, encoding="utf-8") as file:
+    with os.fdopen(reached, encoding="utf-8") as file:
         name = file.read()
     if name:
         # The fault that was injected is the one that happened.

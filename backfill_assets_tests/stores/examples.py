@@ -110,7 +110,7 @@ def files_below(root: Path) -> dict[str, bytes]:
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and path.relative_to(root).parts[0] != ".attempts"
+        if path.is_file() and ".attempts" not in path.relative_to(root).parts
     }
 
 

@@ -51,7 +51,7 @@ def values_of(store: PartitionStore[Any], partition: Partition) -> list[Any]:
 
 
 class PartitionStoreContract:
-    """The promises of ``core.store``; a subclass gives the fixture ``store``, empty and prepared."""
+    """The promises of ``core.store``; a subclass gives ``store``, an empty and prepared one."""
 
     def test_a_new_store_has_nothing(self, store: PartitionStore[Any]) -> None:
         inventory = store.scan(FLIGHTS)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 class TestLocalPartitionStore(PartitionStoreContract):
     @pytest.fixture(params=["parquet", "json"])
-    def store(self, root: Path, request: pytest.FixtureRequest) -> LocalPartitionStore:
-        store = a_store(root, request.param)
+    def store(self, tmp_path: Path, request: pytest.FixtureRequest) -> LocalPartitionStore:
+        store = a_store(tmp_path / "store", request.param)  # on the disk, where flushing is real
         store.prepare()
         return store
 

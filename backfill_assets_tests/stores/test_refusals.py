@@ -114,7 +114,7 @@ def test_a_root_that_lost_its_identity_is_an_error_and_not_missing_work(
         "hold": lambda store: store.hold(GROUP, "why"),
     }
 
-    with pytest.raises(StoreUnreadableError, match="identity|not a store"):
+    with pytest.raises(StoreUnreadableError, match=r"identity|not a store"):
         act[verb](a_store(root))
 
     assert files_below(root) == files
@@ -349,13 +349,13 @@ def a_link_that_copies(source: Any, target: Any, **_: Any) -> None:
 
 
 def a_link_that_replaces(source: Any, target: Any, **_: Any) -> None:
-    os.rename(source, target)
+    shutil.move(source, target)
     shutil.copy(target, source)
 
 
 def a_rename_that_copies(source: Any, target: Any, **_: Any) -> None:
     shutil.copy(source, target)
-    os.unlink(source)
+    Path(source).unlink()
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "old"])

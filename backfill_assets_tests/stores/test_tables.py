@@ -131,7 +131,7 @@ def test_a_value_of_another_type_is_refused_by_name(column_type: str, values: An
 def test_a_missing_or_unknown_column_is_refused_naming_what_was_found_and_expected(
     make: Any, frame: dict[str, Any]
 ) -> None:
-    with pytest.raises(SourceError, match="JFK: found columns .*; expected date, unit, carrier"):
+    with pytest.raises(SourceError, match=r"JFK: found columns .*; expected date, unit, carrier"):
         conform(JFK, make(frame))
 
 
