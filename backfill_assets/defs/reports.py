@@ -1,7 +1,7 @@
 """Assets that read the partitions: the report of a day, for people."""
 
 import dagster as dg
-import pandas as pd
+import pyarrow as pa
 
 from backfill_assets.defs.partitions import daily_partitions
 from backfill_assets.flights.catalogue import FLIGHTS
@@ -34,9 +34,11 @@ def daily_report() -> dg.AssetsDefinition:
         kinds={"pandas"},
     )
     def report(
-        departures: pd.DataFrame, cancellations: pd.DataFrame, arrival_delay: pd.DataFrame
+        departures: pa.Table, cancellations: pa.Table, arrival_delay: pa.Table
     ) -> dg.MaterializeResult[None]:
-        table = punctuality_of_carriers(departures, cancellations, arrival_delay)
+        # Arrow in, pandas here: an annotation with pandas would make each run import it.
+        frames = [t.to_pandas() for t in (departures, cancellations, arrival_delay)]
+        table = punctuality_of_carriers(*frames)
         return dg.MaterializeResult(
             metadata={
                 "carriers": dg.MetadataValue.md(table.to_markdown(index=False)),

@@ -7,10 +7,9 @@ keys to frames, or an iterator of such pairs. Success means that every partition
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 import dagster as dg
-import pandas as pd
 import pyarrow as pa
 
 from backfill_assets.core.errors import PartitionsRefusedError, PublishRefusedError, SourceError
@@ -28,10 +27,12 @@ from backfill_assets.resources.run_requests import (
     asset_key,
     requested_partitions,
 )
-from backfill_assets.stores.tables import schema_of
+from backfill_assets.stores.tables import is_data_frame, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pandas as pd
 
     from backfill_assets.core.partitions import Partition, Query
     from backfill_assets.core.store import Attempt, Published
@@ -67,7 +68,7 @@ class PartitionIOManager(dg.IOManager):
         """Return upstream partitions, as the input's annotation asks.
 
         ``pd.DataFrame`` gives one frame of all partitions, ``dict[str, pd.DataFrame]`` one for each
-        partition key, whatever their number.
+        partition key, whatever their number; ``pa.Table`` gives an Arrow table of all.
 
         Raises:
             MissingPartitionError: an upstream partition is not committed; it names which and how.
@@ -77,14 +78,15 @@ class PartitionIOManager(dg.IOManager):
         wanted = PartitionSet.of(
             catalogue, [catalogue.partition_of(query, key) for key in context.asset_partition_keys]
         )
+        # What will never exist is not missing, unless nothing else was asked for.
+        expected = [p for p in wanted if catalogue.why_not_expected(p) is None]
         # Oldest first, as a reader of a history expects it.
-        partitions = sorted(wanted, key=lambda p: (p.day, catalogue.unit_bits[p.unit]))
+        partitions = sorted(expected or wanted, key=lambda p: (p.day, catalogue.unit_bits[p.unit]))
         tables = {p.key: self._project.store.read(p) for p in partitions}
-        if context.dagster_type.typing_type == dict[str, pd.DataFrame]:
+        if get_origin(context.dagster_type.typing_type) is dict:
             return {key: table.to_pandas() for key, table in tables.items()}
-        if not tables:
-            return schema_of(query).empty_table().to_pandas()
-        return pa.concat_tables(tables.values()).to_pandas()
+        whole = pa.concat_tables([schema_of(query).empty_table(), *tables.values()])
+        return whole if context.dagster_type.typing_type is pa.Table else whole.to_pandas()
 
     def _commit_stream(self, context: dg.OutputContext, stream: PartitionStream) -> None:
         replace = wants_replacement(self._tags)
@@ -254,7 +256,7 @@ def _pairs(
 ) -> Iterator[tuple[Partition, pd.DataFrame | pa.Table]]:
     """Yield partitions and frames of an asset's own value."""
     catalogue = requested.catalogue
-    if isinstance(value, pd.DataFrame | pa.Table):
+    if isinstance(value, pa.Table) or is_data_frame(value):
         if len(requested) != 1:
             message = (
                 f"asset {'/'.join(query.asset_path)} returned one frame for {len(requested)} "

@@ -53,7 +53,7 @@ def report(
     chosen = list(islice(partitions, limit))
     by_query: dict[Query, list[CommittedPartition]] = {}
     for partition, record in _records(project, chosen, log):
-        metadata = {"state": "committed, found in the store", "rows": record.rows}
+        metadata: dict[str, str | int] = {"state": "found in the store", "rows": record.rows}
         told = committed_partition(project, partition, metadata, record.digest)
         by_query.setdefault(partition.query, []).append(told)
     for query, group in by_query.items():

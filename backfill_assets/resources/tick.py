@@ -129,9 +129,7 @@ class Tick:
         if state == hints.reported:
             return hints
         unreported = unreported_partitions(self._instance, plan.committed)
-        count = report(
-            self._project, self._instance, unreported, self._log, limit=REPORT_SLICE
-        )
+        count = report(self._project, self._instance, unreported, self._log, limit=REPORT_SLICE)
         if count:
             self._log.info(
                 "Reported %s partitions that stood committed; %s to go.",

@@ -146,6 +146,10 @@ class Product:
             message = f"`up` has not ended in {seconds:g} s; it said:\n{self.output}"
             raise AssertionError(message) from None
 
+    def is_up(self) -> bool:
+        """Return whether the `up` that was started last still runs."""
+        return self.process is not None and self.process.poll() is None
+
     def committed(self) -> set[str]:
         """Return ``category/value type/day|unit`` of each committed partition."""
         inventory = self.store.scan(FLIGHTS)

@@ -7,19 +7,13 @@ import dagster as dg
 import pytest
 
 from backfill_assets.resources.instance_storage import close_connections
-from backfill_assets_tests.postgres_fixtures import (  # noqa: F401 - fixtures
-    Prepare,
-    clone_database,
-    database,
-    postgres,
-    workshop,
-)
+from backfill_assets_tests.postgres_fixtures import Prepare
 from backfill_assets_tests.resources import instances
 
 
 @pytest.fixture
 def instance(
-    clone_database: Callable[[str, Prepare], str],  # noqa: F811 - the fixture above
+    clone_database: Callable[[str, Prepare], str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[dg.DagsterInstance]:
@@ -35,3 +29,9 @@ def instance(
     with instances.open_instance(tmp_path / "home") as opened:
         yield opened
     close_connections()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where a store may be."""
+    return tmp_path / "store"

@@ -243,6 +243,16 @@ class PartitionStoreContract:
         assert values_of(store, JFK) == [1, 2]
         assert committed(store) == [JFK]
 
+    def test_rows_that_were_read_of_another_partition_are_refused(
+        self, store: PartitionStore[Any]
+    ) -> None:
+        publish(store, [JFK])
+
+        with store.attempt("run") as attempt, pytest.raises(SourceError, match="belongs elsewhere"):
+            attempt.stage(EWR, store.read(JFK))
+
+        assert committed(store) == [JFK]
+
     def test_queries_and_units_and_days_do_not_share_a_place(
         self, store: PartitionStore[Any]
     ) -> None:
