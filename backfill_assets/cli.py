@@ -15,22 +15,29 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from backfill_assets.core.coverage import Coverage
 from backfill_assets.core.errors import (
     BackfillAssetsError,
     CorruptPartitionError,
     MissingPartitionError,
     SettingsError,
 )
+from backfill_assets.core.plan import State
+from backfill_assets.core.selection import FORM
 from backfill_assets.defs.bindings import project
+from backfill_assets.resources import operations
+from backfill_assets.resources.coverage_report import COLUMNS, facts
 from backfill_assets.resources.progress_view import ProgressView, bar
 from backfill_assets.resources.run_requests import describe
 from backfill_assets.resources.settings import settings
 from backfill_assets.resources.up import Up
+from backfill_assets.stores.postgres.errors import PostgresError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backfill_assets.core.plan import Plan
+    from backfill_assets.stores.failures import Failure
 
 NO = 3  # exit code: the answer is no
 CYCLES_SHOWN = 5
@@ -83,13 +90,29 @@ def plan(
 
 @app.command()
 def status(*, as_json: Json = False) -> None:
-    """Show how complete each query is. Works from the files alone."""
+    """Show how complete each query is, and what keeps the rest. Works from the files alone."""
     plans = _plans(None)
+    known = [facts(Coverage(one), _failures(one)) for one in plans]
     if as_json:
-        _print_json([_status_facts(p) for p in plans])
-    for one in [] if as_json else plans:
+        _print_json(known)
+    for one in [] if as_json else known:
         _print_status(one)
     raise typer.Exit(NO if any(p.missing for p in plans) else 0)
+
+
+@app.command()
+def hold(
+    partitions: Annotated[str, typer.Argument(help=FORM)],
+    reason: Annotated[str, typer.Option(help="Why; whoever meets the hold reads it.")],
+) -> None:
+    """Withdraw partitions, and keep them withdrawn through every tick until they are released."""
+    _out.print(f"Held {operations.hold(project(), partitions, reason)}")
+
+
+@app.command()
+def release(partitions: Annotated[str, typer.Argument(help=FORM)]) -> None:
+    """Make held partitions missing again; the next tick makes them."""
+    _out.print(f"Released {operations.release(project(), partitions)}")
 
 
 @app.command()
@@ -150,6 +173,8 @@ def _explain(plans: Sequence[Plan], text: str, *, as_json: bool) -> None:
     one = next((p for p in plans if p.catalogue.name == name), plans[0])
     partition = one.catalogue.parse(text)
     state, reason = one.explain(partition)
+    if state is State.HELD:
+        reason = project().store.hold_reason(partition) or reason
     if as_json:
         _print_json({"partition": str(partition), "state": state, "reason": reason})
     else:
@@ -196,35 +221,35 @@ def _print_plan(one: Plan) -> None:
         _out.print(f"  and {len(cycles) - CYCLES_SHOWN} cycles more")
 
 
-def _status_facts(one: Plan) -> dict[str, Any]:
-    return {
-        "catalogue": one.catalogue.name,
-        "latest_closed_day": one.latest_closed_day.isoformat(),
-        "queries": {
-            query.name: {
-                "expected": one.expected.count_of(query),
-                "committed": one.committed.count_of(query),
-                "missing": one.missing.count_of(query),
-                "held": one.held.count_of(query),
-                "unexpected": one.unexpected.count_of(query),
-            }
-            for query in one.catalogue.queries
-        },
-    }
+def _failures(one: Plan) -> list[Failure]:
+    """Return what failed lately, where its memory can be asked; the files do not need it."""
+    try:
+        return project().failures(one.catalogue)
+    except PostgresError as error:
+        _err.print(f"What failed lately is not known: {error}", style="dim", soft_wrap=True)
+        return []
 
 
-def _print_status(one: Plan) -> None:
-    table = Table(title=f"{one.catalogue.name}, closed up to {one.latest_closed_day}")
-    table.add_column("query")
-    names = ("expected", "committed", "missing", "held", "unexpected")
-    for name in names:
-        table.add_column(name, justify="right")
-    for name, counts in _status_facts(one)["queries"].items():
-        table.add_row(name, *(str(counts[n]) for n in names))
-    sets = (one.expected, one.committed, one.missing, one.held, one.unexpected)
-    table.add_section()
-    table.add_row("all", *(str(len(partitions)) for partitions in sets))
+def _print_status(known: dict[str, Any]) -> None:
+    table = Table(title=f"{known['catalogue']}, closed up to {known['latest_closed_day']}")
+    table.add_column("query or unit", no_wrap=True)
+    for name in (*COLUMNS, "complete"):
+        table.add_column(name.replace("_", " "), justify="right")
+    for group in (known["queries"], known["units"], {"all": known["total"]}):
+        for name, counts in group.items():
+            share = counts["committed"] / counts["expected"] if counts["expected"] else 1.0
+            table.add_row(name, *(str(counts[column]) for column in COLUMNS), f"{share:.1%}")
+        table.add_section()
     _out.print(table)
+    for name in ("complete_until", "oldest_hole", "next_day", "next_day_closes_at"):
+        _out.print(f"{name.replace('_', ' ')}: {known[name] or 'none'}", highlight=False)
+    for failure in known["failures"]:
+        _out.print(
+            f"{failure['partition']}: {failure['attempts']} attempts, next after "
+            f"{failure['retry_at']}: {failure['error']}",
+            style="red" if failure["needs_a_person"] else "yellow",
+            soft_wrap=True,
+        )
 
 
 def _print_json(value: object) -> None:

@@ -151,6 +151,9 @@ class PartitionStore(Protocol[TableT]):
     def hold(self, partitions: Sequence[Partition], reason: str) -> None:
         """Withdraw partitions until they are released; atomic for each."""
 
+    def hold_reason(self, partition: Partition) -> str | None:
+        """Return why a partition is held, or None where it is not."""
+
     def release(self, partitions: Sequence[Partition]) -> None:
         """Make held partitions missing again."""
 

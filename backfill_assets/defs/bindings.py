@@ -12,7 +12,13 @@ from backfill_assets.flights.load import load_flights
 from backfill_assets.flights.source import FlightsSource
 from backfill_assets.resources.clock import make_clock
 from backfill_assets.resources.project import DataSet, Project
-from backfill_assets.resources.settings import Settings, settings, source_database_url
+from backfill_assets.resources.settings import (
+    Settings,
+    log_database_url,
+    settings,
+    source_database_url,
+)
+from backfill_assets.stores.failures import FailureMemory
 from backfill_assets.stores.files.local import LocalPartitionStore
 
 DATA_SETS = (
@@ -41,6 +47,7 @@ def project_of(chosen: Settings) -> Project:
         data_sets=DATA_SETS,
         store=store,
         clock=make_clock(chosen.clock, chosen.home / "clock.json"),
+        failure_memory=FailureMemory(log_database_url),
         bounds=chosen.bounds,
         runs_in_flight=chosen.runs_in_flight,
         tick_seconds=chosen.tick_seconds,

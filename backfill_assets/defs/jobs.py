@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from backfill_assets.resources.run_requests import asset_key, job_queries
+from backfill_assets.resources.run_requests import asset_key, coverage_job_name, job_queries
 
 if TYPE_CHECKING:
     from backfill_assets.core.catalogue import Catalogue
@@ -17,11 +17,24 @@ def partition_jobs(catalogue: Catalogue) -> list[Any]:
 
     They are of the type that ``define_asset_job`` returns, which Dagster does not export.
     """
-    return [
+    jobs = [
         dg.define_asset_job(
             name,
-            selection=dg.AssetSelection.assets(*(asset_key(query) for query in queries)),
+            # The checks look at the whole catalogue: once after the work, not in each run of it.
+            selection=dg.AssetSelection.assets(*map(asset_key, queries)).without_checks(),
             description=f"Commits missing partitions of {catalogue.name}, newest day first.",
         )
         for name, queries in job_queries(catalogue).items()
     ]
+    return [*jobs, coverage_job(catalogue)]
+
+
+def coverage_job(catalogue: Catalogue) -> Any:
+    """Return the job that looks at the coverage of a catalogue and runs its checks."""
+    keys = [asset_key(query) for query in catalogue.queries]
+    return dg.define_asset_job(
+        coverage_job_name(catalogue),
+        selection=dg.AssetSelection.assets(dg.AssetKey([catalogue.name, "coverage"]))
+        | dg.AssetSelection.checks_for_assets(*keys),
+        description=f"Looks at the coverage of {catalogue.name}, and whether the grid agrees.",
+    )

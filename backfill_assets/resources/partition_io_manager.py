@@ -19,7 +19,7 @@ from backfill_assets.resources.event_log import (
     CommittedPartition,
     report_in_run,
 )
-from backfill_assets.resources.partition_stream import PartitionStream
+from backfill_assets.resources.partition_stream import Group, PartitionStream
 from backfill_assets.resources.run_requests import (
     ON_COMMITTED_TAG,
     REPLACE,
@@ -95,22 +95,26 @@ class PartitionIOManager(dg.IOManager):
                 try:
                     self._attempt.stage(partition, table)
                 except SourceError as error:  # an infinite value: the others are committed
-                    stream.failures.setdefault(partition.day, error)
-            published = self._publish(context, replace=replace)
-            catalogue = stream.assignment.plan.catalogue
-            stream.note_committed(PartitionSet.of(catalogue, [p.partition for p in published]))
+                    stream.note_failure(partition.day, error)
+            published = self._publish(stream, group, replace=replace)
+            stream.note_committed([file.partition for file in published])
+            self._report(context, published)
         if SENSOR_TAG not in self._tags:
             self._report_skipped(context, stream)
             _report_not_expected(context, stream)
 
-    def _publish(self, context: dg.OutputContext, *, replace: bool) -> list[Published]:
+    def _publish(
+        self, stream: PartitionStream, group: Group, *, replace: bool
+    ) -> Sequence[Published]:
+        """Publish a group; where some targets refuse, the others are published all the same."""
         try:
-            published = self._attempt.publish(replace=replace)
+            return self._attempt.publish(replace=replace)
         except PublishRefusedError as refusal:
-            self._report(context, refusal.published)
-            raise
-        self._report(context, published)
-        return published
+            done = {file.partition for file in refusal.published}
+            for partition, _ in group:
+                if partition not in done:
+                    stream.note_failure(partition.day, refusal)
+            return refusal.published
 
     def _report(self, context: dg.OutputContext, published: Sequence[Published]) -> None:
         by_query: dict[Query, list[CommittedPartition]] = {}

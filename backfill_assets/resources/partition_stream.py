@@ -11,7 +11,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from backfill_assets.core.errors import PartitionsRefusedError, SourceError, SourceNotReadyError
+from backfill_assets.core.errors import (
+    BackfillAssetsError,
+    PartitionsRefusedError,
+    SourceError,
+    SourceNotReadyError,
+)
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.stores.splitting import split
 
@@ -42,7 +47,7 @@ class PartitionStream:
         bounds: Where the run ends early; query seconds and files count here.
         committed: What the IO manager has committed so far.
         waiting: Partitions whose source is not ready.
-        failures: What the source said, by the day that it could not give.
+        failures: What the source or the store said, by the day that could not be committed whole.
         stopped_by: The bound that ended the stream, or None.
     """
 
@@ -52,7 +57,7 @@ class PartitionStream:
     bounds: Bounds
     committed: PartitionSet = field(init=False)
     waiting: PartitionSet = field(init=False)
-    failures: dict[date, SourceError] = field(default_factory=dict)
+    failures: dict[date, BackfillAssetsError] = field(default_factory=dict)
     stopped_by: str | None = None
     is_consumed: bool = False
     _query_seconds: float = 0.0
@@ -80,14 +85,24 @@ class PartitionStream:
                 if len(batch) > 1:
                     batches.extendleft([day] for day in reversed(batch))
                 elif isinstance(error, SourceError):
-                    self.failures[batch[0]] = error
+                    self.note_failure(batch[0], error)
                 else:
                     self.waiting = self.waiting | _of_days(work, batch)
 
-    def note_committed(self, partitions: PartitionSet) -> None:
+    def note_committed(self, partitions: Sequence[Partition]) -> None:
         """Remember what was made visible."""
-        self.committed = self.committed | partitions
+        catalogue = self.assignment.plan.catalogue
+        self.committed = self.committed | PartitionSet.of(catalogue, partitions)
         self._files += len(partitions)
+
+    def note_failure(self, day: date, error: BackfillAssetsError) -> None:
+        """Remember that not all of a day could be committed, and the first reason."""
+        self.failures.setdefault(day, error)
+
+    @property
+    def failed(self) -> PartitionSet:
+        """What could not be committed; the rest of `left` was not tried, or waits."""
+        return _of_days(self.left, list(self.failures)) - self.waiting
 
     @property
     def left(self) -> PartitionSet:
@@ -98,15 +113,16 @@ class PartitionStream:
         """Fail where a run that did all it could still did not do all that it was asked for.
 
         Raises:
-            SourceError: some days could not be computed.
+            SourceError: some days could not be committed whole.
             PartitionsRefusedError: open or held partitions were asked for.
         """
         if self.failures:
             days = ", ".join(str(day) for day in list(self.failures)[:5])
             first = next(iter(self.failures.values()))
+            reasons = "; ".join([str(first), *getattr(first, "__notes__", [])][:5])
             message = (
-                f"{len(self.failures)} days could not be computed ({days}), and the others are "
-                f"committed. The first failure: {first}"
+                f"{len(self.failures)} days could not be committed whole ({days}), and the others "
+                f"are committed. The first failure: {reasons}"
             )
             raise SourceError(message) from first
         refusal = self.assignment.refusal()

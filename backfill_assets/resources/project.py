@@ -10,6 +10,7 @@ from backfill_assets.core.cycles import Bounds
 from backfill_assets.core.errors import UnknownPartitionError
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.plan import make_plan
+from backfill_assets.resources.clock import RealClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from backfill_assets.core.source import Source
     from backfill_assets.core.store import PartitionStore
     from backfill_assets.resources.clock import Clock
+    from backfill_assets.resources.partition_stream import PartitionStream
+    from backfill_assets.stores.failures import Failure, FailureMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Project:
     """Everything that the definitions, the sensor and the command line work with.
 
     Attributes:
+        failure_memory: What failed lately, or None where nothing is remembered.
         runs_in_flight: How many history runs of the sensor may be unfinished at once.
         tick_seconds: The least time between two ticks of the sensor.
     """
@@ -50,6 +54,7 @@ class Project:
     data_sets: Sequence[DataSet]
     store: PartitionStore[Any]
     clock: Clock
+    failure_memory: FailureMemory | None = None
     bounds: Bounds = field(default_factory=Bounds)
     runs_in_flight: int = 2
     tick_seconds: int = 10
@@ -58,6 +63,21 @@ class Project:
     def catalogues(self) -> list[Catalogue]:
         """The catalogue of each data set."""
         return [data_set.catalogue for data_set in self.data_sets]
+
+    def failures(self, catalogue: Catalogue) -> list[Failure]:
+        """Return what is remembered of failed partitions of a catalogue."""
+        return self.failure_memory.failures(catalogue) if self.failure_memory else []
+
+    def remember(self, stream: PartitionStream) -> None:
+        """Remember what a stream could not commit, so that it backs off, one by one."""
+        if self.failure_memory is None:
+            return
+        now = RealClock().now()  # back-off is a matter of real time, whatever the data's clock says
+        if stream.failed:
+            reason = str(next(iter(stream.failures.values())))
+            self.failure_memory.note(stream.failed, reason, now)
+        if stream.waiting:
+            self.failure_memory.note_waiting(stream.waiting, "the source is not ready", now)
 
     def query_of(self, asset_path: Sequence[str]) -> Query:
         """Return the query behind a Dagster asset.
@@ -85,6 +105,7 @@ class Project:
         catalogue: Catalogue,
         *,
         in_flight: PartitionSet | None = None,
+        backing_off: PartitionSet | None = None,
         within: PartitionSet | None = None,
         now: datetime | None = None,
     ) -> Plan:
@@ -101,6 +122,7 @@ class Project:
             held=inventory.held,
             in_flight=in_flight or PartitionSet.empty(catalogue),
             now=now or self.clock.now(),
+            backing_off=backing_off,
         )
 
     def assignment(self, requested: PartitionSet, *, replace: bool) -> Assignment:

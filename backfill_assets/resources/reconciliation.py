@@ -33,9 +33,15 @@ def unreported_partitions(instance: dg.DagsterInstance, committed: PartitionSet)
     catalogue = committed.catalogue
     told = PartitionSet.empty(catalogue)
     for query in catalogue.queries:
-        keys = materialized_partitions(instance, asset_key(query))
-        told = told | _known(catalogue, query, keys)
+        told = told | shown_partitions(instance, catalogue, query)
     return committed - told
+
+
+def shown_partitions(
+    instance: dg.DagsterInstance, catalogue: Catalogue, query: Query
+) -> PartitionSet:
+    """Return the partitions of one query that Dagster shows as materialized."""
+    return _known(catalogue, query, materialized_partitions(instance, asset_key(query)))
 
 
 def report(

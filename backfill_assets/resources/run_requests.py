@@ -101,6 +101,11 @@ def job_name(catalogue: Catalogue, first_day: date) -> str:
     return f"{catalogue.name}_partitions_from_{first_day:%Y_%m_%d}"
 
 
+def coverage_job_name(catalogue: Catalogue) -> str:
+    """Return the name of the job that looks at a catalogue's coverage."""
+    return f"{catalogue.name}_coverage_and_checks"
+
+
 def job_queries(catalogue: Catalogue) -> dict[str, tuple[Query, ...]]:
     """Return the queries of each of the catalogue's jobs."""
     return {job_name(catalogue, grid.first_day): grid.queries for grid in catalogue.grids}

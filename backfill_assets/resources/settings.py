@@ -114,6 +114,11 @@ def dagster_database_url() -> str:
     return _database_url(server().databases.dagster)
 
 
+def log_database_url() -> str:
+    """Return the address of the project's own database, which outlives Dagster's."""
+    return _database_url(server().databases.log)
+
+
 def source_database_url() -> str:
     """Return the address of the database with the source's data."""
     return _database_url(server().databases.source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -13,7 +13,13 @@ from backfill_assets.resources.abandoned_runs import fail_abandoned_runs, unfini
 from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.event_log import event_log_mark
 from backfill_assets.resources.reconciliation import report, unreported_partitions
-from backfill_assets.resources.run_requests import SENSOR_TAG, in_flight, run_request
+from backfill_assets.resources.run_requests import (
+    SENSOR_TAG,
+    coverage_job_name,
+    in_flight,
+    run_request,
+)
+from backfill_assets.stores.failures import backing_off
 
 if TYPE_CHECKING:
     import logging
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.partition_sets import PartitionSet
     from backfill_assets.core.plan import Plan
     from backfill_assets.resources.project import Project
+    from backfill_assets.stores.failures import Failure
 
 REPORT_SLICE = 2_000  # partitions told to Dagster in one tick, about 1 ms each; a tick has 60 s
 NEWEST_PRIORITY = 10  # overtakes a queue of history, and of runs that people launched
@@ -38,10 +45,12 @@ class Hints:
     Attributes:
         newest_day: The newest closed day when its runs were last requested.
         reported: What stood committed, and in which event log, when all of it was reported.
+        looked: What was so when the coverage was last looked at.
     """
 
     newest_day: str = ""
     reported: str = ""
+    looked: str = ""
 
     @classmethod
     def parse(cls, cursor: str | None) -> Hints:
@@ -76,16 +85,48 @@ class Tick:
         hints = Hints.parse(cursor)
         # Before the scan: what a run commits and ends in between is seen as committed.
         runs = self._unfinished()
-        plan = self._project.plan(self._catalogue, in_flight=in_flight(self._catalogue, runs))
+        failures = self._project.failures(self._catalogue)
+        plan = self._project.plan(
+            self._catalogue,
+            in_flight=in_flight(self._catalogue, runs),
+            backing_off=backing_off(self._catalogue, failures, RealClock().now()),
+        )
+        self._look_at(failures, plan)
         cycles = self._cycles_to_launch(plan, runs, hints)
-        hints = self._report_unreported(plan, runs, hints)
+        requests = [self._request(cycle, plan.latest_closed_day) for cycle in cycles]
         if any(_is_newest(cycle, plan.latest_closed_day) for cycle in cycles):
-            hints = Hints(plan.latest_closed_day.isoformat(), hints.reported)
+            hints = replace(hints, newest_day=plan.latest_closed_day.isoformat())
+        if not runs:
+            hints = self._report_unreported(plan, hints)
+            if not cycles:
+                hints = self._look_at_coverage(plan, hints, requests)
         return dg.SensorResult(
-            run_requests=[self._request(cycle, plan.latest_closed_day) for cycle in cycles],
-            skip_reason=None if cycles else dg.SkipReason(why_nothing(plan, runs)),
+            run_requests=requests,
+            skip_reason=None if requests else dg.SkipReason(why_nothing(plan, runs, failures)),
             cursor=json.dumps(asdict(hints)),
         )
+
+    def _look_at(self, failures: Sequence[Failure], plan: Plan) -> None:
+        """Forget failures that are over, and raise the alert for those that need a person."""
+        if self._project.failure_memory is not None:
+            over = [f.partition for f in failures if f.partition not in plan.missing]
+            self._project.failure_memory.forget(over)
+        for failure in failures:
+            if failure.needs_a_person and failure.partition in plan.missing:
+                self._log.error(
+                    "%s failed %s times and goes on being tried: %s",
+                    failure.partition,
+                    failure.attempts,
+                    failure.error,
+                )
+
+    def _look_at_coverage(self, plan: Plan, hints: Hints, requests: list[dg.RunRequest]) -> Hints:
+        """Have the coverage looked at once when the files have changed and all is quiet."""
+        state = _fingerprint(plan.committed | plan.held, self._instance)
+        if state == hints.looked or hints.reported == "":
+            return hints
+        requests.append(dg.RunRequest(job_name=coverage_job_name(self._catalogue)))
+        return replace(hints, looked=state)
 
     def _unfinished(self) -> list[dg.DagsterRun]:
         self._project.store.prepare()
@@ -121,34 +162,27 @@ class Tick:
         priority = NEWEST_PRIORITY if _is_newest(cycle, newest) else HISTORY_PRIORITY
         return run_request(self._catalogue, cycle, priority=priority)
 
-    def _report_unreported(self, plan: Plan, runs: Sequence[dg.DagsterRun], hints: Hints) -> Hints:
-        """Tell Dagster about a slice of what stands committed and was never reported."""
-        if runs:
-            return hints  # they report what they commit; what they leave out is told after them
+    def _report_unreported(self, plan: Plan, hints: Hints) -> Hints:
+        """Tell Dagster about a slice of what stands committed and was never reported.
+
+        Only while no run is unfinished: each reports what it commits itself.
+        """
         state = _fingerprint(plan.committed, self._instance)
         if state == hints.reported:
             return hints
         unreported = unreported_partitions(self._instance, plan.committed)
         count = report(self._project, self._instance, unreported, self._log, limit=REPORT_SLICE)
+        left = len(unreported) - count
         if count:
-            self._log.info(
-                "Reported %s partitions that stood committed; %s to go.",
-                count,
-                len(unreported) - count,
-            )
-        return hints if len(unreported) > count else Hints(hints.newest_day, state)
+            self._log.info("Reported %s committed partitions; %s to go.", count, left)
+        return replace(hints, reported="" if left else state)
 
 
-def why_nothing(plan: Plan, runs: Sequence[dg.DagsterRun]) -> str:
+def why_nothing(plan: Plan, runs: Sequence[dg.DagsterRun], failures: Sequence[Failure] = ()) -> str:
     """Return in plain words why a tick launches nothing."""
     catalogue = plan.catalogue
-    if plan.work:
-        return (
-            f"{len(plan.work)} partitions are missing and wait for a place: "
-            f"{len(runs)} runs are unfinished."
-        )
-    if plan.blocked:
-        return f"{len(plan.blocked)} partitions are missing, all in {len(runs)} unfinished runs."
+    if plan.missing:
+        return "; ".join(_why_missing(plan, runs, failures)) + "."
     if not plan.expected:
         closes_at = catalogue.closing.closes_at(catalogue.first_day)
         return f"No day of {catalogue.name} has closed yet; the first one closes at {closes_at}."
@@ -157,6 +191,23 @@ def why_nothing(plan: Plan, runs: Sequence[dg.DagsterRun]) -> str:
         f"Nothing is missing: {len(plan.committed)} of {len(plan.expected)} expected partitions "
         f"are committed, up to {plan.latest_closed_day}.{held}"
     )
+
+
+def _why_missing(
+    plan: Plan, runs: Sequence[dg.DagsterRun], failures: Sequence[Failure]
+) -> list[str]:
+    parts = []
+    if plan.work:
+        parts.append(f"{len(plan.work)} missing partitions wait for a place")
+    if plan.in_flight:
+        parts.append(f"{len(plan.in_flight)} missing partitions are in {len(runs)} unfinished runs")
+    if plan.backing_off:
+        retry_at = min(f.retry_at for f in failures if f.partition in plan.backing_off)
+        parts.append(
+            f"{len(plan.backing_off)} missing partitions failed lately and back off; "
+            f"the next attempt is after {retry_at:%Y-%m-%d %H:%M:%S %Z}"
+        )
+    return parts
 
 
 def _is_newest(cycle: Cycle, newest: date) -> bool:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backfill_assets.flights.load import load_flights
 from backfill_assets_tests.postgres_fixtures import Workshop, temporary_folder
-from backfill_assets_tests.recovery.running import Product
+from backfill_assets_tests.recovery.running import SMALL_CLOCK, STOP_SECONDS, Product
 from backfill_assets_tests.recovery.undisturbed import complete_store, files_of
+from backfill_assets_tests.recovery.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from backfill_assets.stores.files.local import LocalPartitionStore
 
-MakeProduct = "Callable[..., Product]"
+SMALL = {"BACKFILL_CLOCK": SMALL_CLOCK, "BACKFILL_TICK_SECONDS": "2"}
+SMALL_SECONDS = 240  # it takes about 30 on a quiet machine
+
+MakeProduct = Callable[..., Product]
 
 
 def load(url: str) -> None:
@@ -37,7 +44,7 @@ def year(undisturbed: LocalPartitionStore) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def new_product(request: pytest.FixtureRequest) -> Iterator[Callable[..., Product]]:
+def new_product() -> Iterator[MakeProduct]:
     """Makes products, each with a home of its own; what they leave running is killed."""
     with temporary_folder("backfill-home-") as folder:
         made: list[Product] = []
@@ -50,5 +57,32 @@ def new_product(request: pytest.FixtureRequest) -> Iterator[Callable[..., Produc
         yield new
         for product in made:
             product.end()
-            # Shown by pytest where the test failed.
-            print(product.logs())  # noqa: T201
+            print(product.logs())  # noqa: T201 - pytest shows it where the test failed
+
+
+@pytest.fixture(scope="session")
+def complete_home() -> Iterator[Path]:
+    """A home in which `up` has completed the small year, and nothing runs any more."""
+    with temporary_folder("backfill-home-") as folder:
+        product = Product(home=folder / "home", settings=SMALL)
+        try:
+            product.up("--until-complete")
+            code = product.exit_code(seconds=SMALL_SECONDS)
+            assert code == 0, product.logs()
+            wait_for("the end of PostgreSQL", product.is_gone, seconds=STOP_SECONDS)
+        finally:
+            product.end()
+        yield product.home
+
+
+@pytest.fixture
+def small_product(new_product: MakeProduct) -> Product:
+    """A product with an empty store and a clock that stands still on 12 January 2013."""
+    return new_product(clock=SMALL_CLOCK, tick_seconds="2")
+
+
+@pytest.fixture
+def complete_product(small_product: Product, complete_home: Path) -> Product:
+    """The same with a complete store; not running."""
+    shutil.copytree(complete_home, small_product.home, ignore=shutil.ignore_patterns("*.sock"))
+    return small_product

@@ -11,7 +11,6 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from backfill_assets_tests.recovery.running import Role, kill
@@ -21,6 +20,8 @@ from backfill_assets_tests.recovery.watcher import Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import psutil
 
     from backfill_assets_tests.recovery.running import Product
 
@@ -73,7 +74,8 @@ class Killer:
         self.check_up()
 
     def check_up(self) -> None:
-        """Fail if `up` has ended by itself."""
+        """Fail if `up` has ended by itself, or the watcher has seen something wrong."""
+        self._watcher.check()
         assert self._product.is_up(), f"`up` ended by itself:\n{self._product.output}"
 
     def wait_until_complete(self) -> None:

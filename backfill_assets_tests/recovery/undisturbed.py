@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backfill_assets.core.cycles import Bounds
 from backfill_assets.core.partition_sets import PartitionSet
@@ -15,6 +15,9 @@ from backfill_assets.resources.partition_stream import PartitionStream
 from backfill_assets.resources.project import DataSet, Project
 from backfill_assets.stores.files.attempts import FOLDER
 from backfill_assets.stores.files.local import LocalPartitionStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 AFTERWARDS = datetime(2014, 2, 1, tzinfo=UTC)  # every day of the year is closed
 

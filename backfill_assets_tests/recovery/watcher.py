@@ -7,7 +7,6 @@ inode nor its time nor its size, which means that nothing wrote it a second time
 from __future__ import annotations
 
 import os
-import random
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -19,6 +18,7 @@ from backfill_assets.stores.files.attempts import FOLDER
 from backfill_assets.stores.files.identity import NAME
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
@@ -68,10 +68,11 @@ class Watcher:
         assert self._thread is not None
         self._thread.join()
 
-    def forget(self, paths: set[str]) -> None:
-        """Let some files be made again: the test has deleted them."""
-        for path in paths:
-            del self.seen[path]
+    def check(self) -> None:
+        """Fail where something was wrong so far, or where the watcher itself has ended."""
+        assert self.wrong == []
+        assert self._thread is not None
+        assert self._thread.is_alive()
 
     def look(self) -> None:
         """Look at every file once."""
@@ -110,8 +111,9 @@ def stamps(root: Path) -> Iterator[tuple[str, Stamp]]:
     for folder, names, files in os.walk(root):
         if folder == str(root):
             names[:] = [name for name in names if name != FOLDER]
-            files = [name for name in files if name != NAME]
         for name in files:
+            if folder == str(root) and name == NAME:
+                continue
             path = os.path.join(folder, name)  # noqa: PTH118 - text, for speed
             found = os.lstat(path)
             yield (

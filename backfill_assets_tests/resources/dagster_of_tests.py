@@ -144,11 +144,9 @@ def a_key(key: str) -> dict[str, str]:
 
 
 def failures(result: dg.ExecuteInProcessResult) -> list[str]:
-    """Return what the failed steps of a run said."""
-    return [_innermost(event.step_failure_data.error) for event in result.get_step_failure_events()]
+    """Return what the failed steps of a run said, with all causes."""
+    return [_told(event.step_failure_data.error) for event in result.get_step_failure_events()]
 
 
-def _innermost(error: Any) -> str:
-    while error.cause is not None:
-        error = error.cause
-    return str(error.message)
+def _told(error: Any) -> str:
+    return "" if error is None else f"{error.message}{_told(error.cause)}"

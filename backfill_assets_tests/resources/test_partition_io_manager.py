@@ -58,7 +58,7 @@ def materialize(
         io_manager_key="partitions",
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
-    def sold() -> Any:
+    def sold() -> dg.Output[Any]:
         return dg.Output(value())
 
     with dg.DagsterInstance.ephemeral() as instance:
@@ -115,11 +115,11 @@ def test_an_empty_frame_is_committed_and_is_not_absent(project: Project) -> None
 
 
 def test_one_frame_for_many_partitions_is_refused(project: Project) -> None:
-    result = materialize(project, lambda: rows(1), TWO_DAYS)
-    assert failures(result) == [
-        "backfill_assets.core.errors.SourceError: asset shops/article/sold returned one frame for "
-        "4 partitions; return a mapping of partition keys to frames, or yield such pairs\n"
-    ]
+    (message,) = failures(materialize(project, lambda: rows(1), TWO_DAYS))
+    assert (
+        "asset shops/article/sold returned one frame for 4 partitions; return a mapping of "
+        "partition keys to frames, or yield such pairs" in message
+    )
     assert not committed(project)
 
 

@@ -144,6 +144,17 @@ class LocalPartitionStore:
             flusher.flush(self._folders_of(holds))
             self._remove_data(partitions, flusher)
 
+    def hold_reason(self, partition: Partition) -> str | None:
+        """Return why a partition is held, or None where it is not."""
+        hold = Path(self._hold_file(partition))
+        try:
+            with translated("reading"):
+                return str(json.loads(hold.read_text(encoding="utf-8"))["reason"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            return f"{hold} gives no reason: it was not made by this project"
+
     def release(self, partitions: Sequence[Partition]) -> None:
         """Make held partitions missing again: what a crash left of the file goes first."""
         self._check_identity()

@@ -1,0 +1,566 @@
+"""A tick asks for what is missing by the files, newest first, and for nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from backfill_assets.core.catalogue import Category, Unit
+from backfill_assets.core.cycles import Bounds
+from backfill_assets.core.partitions import ColumnType
+from backfill_assets.resources import tick as tick_module
+from backfill_assets.resources.run_requests import SENSOR_TAG, asset_key
+from backfill_assets.resources.tick import Hints
+from backfill_assets_tests.resources.dagster_of_tests import Dagster, a_key, a_range
+from backfill_assets_tests.resources.small_project import (
+    DAY_1,
+    DAY_3,
+    DAY_4,
+    DAY_5,
+    EXPECTED,
+    NOW,
+    REVENUE,
+    SHOPS,
+    SOLD,
+    SOLD_BY_HOUR,
+    Shops,
+    a_catalogue,
+    a_project,
+    committed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backfill_assets.resources.project import Project
+
+pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+
+NOTHING_MISSING = (
+    "Nothing is missing: 46 of 46 expected partitions are committed, up to 2024-03-05."
+)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance without anything in it, in memory."""
+    with dg.DagsterInstance.ephemeral() as opened:
+        yield opened
+
+
+@pytest.fixture
+def dagster(root: Path, instance: dg.DagsterInstance) -> Dagster:
+    return Dagster(a_project(root), instance)
+
+
+def told(requests: Any) -> list[str]:
+    return [request.tags[SENSOR_TAG] for request in requests or ()]
+
+
+def files(project: Project) -> dict[str, bytes]:
+    found = {str(p): Path(project.store.location(p)).read_bytes() for p in committed(project)}
+    return dict(sorted(found.items()))
+
+
+def source_of(dagster: Dagster) -> Shops:
+    source = dagster.project.data_sets[0].source
+    assert isinstance(source, Shops)
+    return source
+
+
+class TestOrder:
+    def test_the_first_tick_asks_for_just_the_newest_day_of_both_grids(
+        self, dagster: Dagster
+    ) -> None:
+        requests = dagster.tick().run_requests or []
+        assert told(requests) == [
+            "6 partitions: article; all units; 2024-03-05",
+            "6 partitions: hour; all units; 2024-03-05",
+        ]
+        assert [request.job_name for request in requests] == [
+            "shops_partitions",
+            "shops_partitions_from_2024_03_03",
+        ]
+        assert {request.tags["dagster/priority"] for request in requests} == {"10"}
+        assert {request.run_key for request in requests} == {None}
+
+    def test_the_second_tick_asks_for_history_behind_people(self, dagster: Dagster) -> None:
+        dagster.tick_and_run()
+        requests = dagster.tick().run_requests or []
+        assert told(requests) == [
+            "22 partitions: article; all units; 2024-03-04 back to 2024-03-01",
+            "12 partitions: hour; all units; 2024-03-04 back to 2024-03-03",
+        ]
+        assert {request.tags["dagster/priority"] for request in requests} == {"-10"}
+
+    def test_history_is_asked_for_within_the_bounds_and_the_runs_in_flight(
+        self, root: Path, instance: dg.DagsterInstance
+    ) -> None:
+        project = a_project(root, bounds=Bounds(max_days=1), runs_in_flight=3)
+        dagster = Dagster(project, instance)
+        dagster.tick_and_run()
+        assert told(dagster.tick().run_requests) == [
+            "6 partitions: article; all units; 2024-03-04",
+            "6 partitions: hour; all units; 2024-03-04",
+            "6 partitions: article; all units; 2024-03-03",
+        ]
+
+    def test_ticks_end_in_a_complete_store_and_no_day_is_computed_twice(
+        self, root: Path, instance: dg.DagsterInstance, tmp_path: Path
+    ) -> None:
+        source = Shops()
+        bounded = Dagster(
+            a_project(root, source=source, bounds=Bounds(max_days=2, max_partitions=7)), instance
+        )
+        bounded.complete()
+        asked = [(category, day) for category, days in source.questions for day in days]
+        assert len(asked) == len(set(asked)) == 5 + 3
+        assert len(committed(bounded.project)) == EXPECTED
+
+        with dg.DagsterInstance.ephemeral() as another:
+            unbounded = Dagster(a_project(tmp_path / "unbounded"), another)
+            unbounded.complete()
+        assert files(bounded.project) == files(unbounded.project)
+
+    def test_a_newly_closed_day_goes_first_while_history_is_still_missing(
+        self, root: Path, instance: dg.DagsterInstance
+    ) -> None:
+        dagster = Dagster(a_project(root, bounds=Bounds(max_days=1)), instance)
+        dagster.tick_and_run()
+        dagster.tick_and_run()
+        tomorrow = Dagster(
+            a_project(root, bounds=Bounds(max_days=1), now=NOW + timedelta(days=1)), instance
+        )
+        tomorrow.cursor = dagster.cursor
+        assert told(tomorrow.tick().run_requests) == [
+            "6 partitions: article; all units; 2024-03-06",
+            "6 partitions: hour; all units; 2024-03-06",
+        ]
+
+    def test_a_newest_day_that_keeps_failing_does_not_starve_history(
+        self, root: Path, instance: dg.DagsterInstance
+    ) -> None:
+        dagster = Dagster(a_project(root, source=Shops(failing={DAY_5})), instance)
+        for _ in range(3):
+            dagster.tick_and_run()
+        assert committed(dagster.project).days() == [DAY_4, DAY_3, *SHOPS.days(DAY_1, DAY_3)][:2] + [
+            day for day in SHOPS.days(DAY_1, DAY_3) if day != DAY_3
+        ]
+        assert len(committed(dagster.project)) == EXPECTED - 12
+
+    def test_a_failing_day_of_history_does_not_starve_older_ones(
+        self, root: Path, instance: dg.DagsterInstance
+    ) -> None:
+        dagster = Dagster(a_project(root, source=Shops(failing={DAY_4})), instance)
+        for _ in range(2):
+            dagster.tick_and_run()
+        assert len(committed(dagster.project)) == EXPECTED - 12
+        assert DAY_4 not in committed(dagster.project).days()
+
+
+class TestInFlight:
+    @pytest.mark.parametrize(
+        "status",
+        [
+            dg.DagsterRunStatus.QUEUED,
+            dg.DagsterRunStatus.NOT_STARTED,
+            dg.DagsterRunStatus.STARTING,
+            dg.DagsterRunStatus.STARTED,
+            dg.DagsterRunStatus.CANCELING,
+        ],
+    )
+    def test_what_an_unfinished_run_takes_up_is_not_asked_for_again(
+        self, dagster: Dagster, status: dg.DagsterRunStatus
+    ) -> None:
+        dagster.unfinished(
+            status, [SOLD, REVENUE], a_range("2024-03-05|Paris", "2024-03-05|Nice")
+        )
+        assert told(dagster.tick().run_requests) == ["6 partitions: hour; all units; 2024-03-05"]
+
+    @pytest.mark.parametrize(
+        "status",
+        [
+            dg.DagsterRunStatus.SUCCESS,
+            dg.DagsterRunStatus.FAILURE,
+            dg.DagsterRunStatus.CANCELED,
+        ],
+    )
+    def test_what_a_finished_run_left_missing_is_asked_for_again(
+        self, dagster: Dagster, status: dg.DagsterRunStatus
+    ) -> None:
+        dagster.unfinished(
+            status, [SOLD, REVENUE], a_range("2024-03-05|Paris", "2024-03-05|Nice")
+        )
+        assert len(dagster.tick().run_requests or []) == 2
+
+    def test_a_single_key_that_a_person_launched_is_left_out_and_nothing_else_is(
+        self, dagster: Dagster
+    ) -> None:
+        dagster.unfinished(dg.DagsterRunStatus.STARTED, [SOLD], a_key("2024-03-05|Lyon"))
+        requests = dagster.tick().run_requests or []
+        assert told(requests) == [
+            "3 partitions: article; all units; 2024-03-05",
+            "1 partitions: article; Paris; 2024-03-05",
+            "1 partitions: article; Nice; 2024-03-05",
+            "6 partitions: hour; all units; 2024-03-05",
+        ]
+
+    def test_a_backfill_from_a_jobs_page_is_subtracted_by_its_range(
+        self, dagster: Dagster
+    ) -> None:
+        misleading = {"dagster/partition/date": "2024-03-01", "dagster/partition/unit": "Paris"}
+        dagster.tick_and_run()
+        dagster.unfinished(
+            dg.DagsterRunStatus.QUEUED,
+            [SOLD, REVENUE],
+            a_range("2024-03-01|Paris", "2024-03-04|Nice") | misleading,
+            job="shops_partitions",
+        )
+        assert told(dagster.tick().run_requests) == [
+            "12 partitions: hour; all units; 2024-03-04 back to 2024-03-03"
+        ]
+
+    def test_runs_of_other_assets_are_none_of_our_business(self, dagster: Dagster) -> None:
+        other = dg.define_asset_job("other", selection="other")
+
+        @dg.asset
+        def other_asset() -> None: ...
+
+        defs = dg.Definitions(
+            assets=[other_asset],
+            jobs=[dg.define_asset_job("other", selection=dg.AssetSelection.assets(other_asset))],
+        )
+        assert other.name == "other"
+        dagster.instance.create_run_for_job(
+            defs.resolve_job_def("other"),
+            tags=a_key("2024-03-05|Paris"),
+            status=dg.DagsterRunStatus.STARTED,
+        )
+        assert len(dagster.tick().run_requests or []) == 2
+
+    def test_the_queue_never_holds_more_history_than_runs_in_flight(
+        self, root: Path, instance: dg.DagsterInstance
+    ) -> None:
+        project = a_project(root, bounds=Bounds(max_days=1), runs_in_flight=2)
+        dagster = Dagster(project, instance)
+        dagster.tick_and_run()
+        for _ in range(6):
+            for request in dagster.tick().run_requests or ():
+                dagster.unfinished(
+                    dg.DagsterRunStatus.QUEUED,
+                    [q for q in SHOPS.queries if asset_key(q) in request.asset_selection],
+                    dict(request.tags),
+                    job=request.job_name,
+                )
+        assert instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])) == 2
+
+    def test_two_ticks_at_once_ask_twice_and_no_harm_is_done(
+        self, root: Path, instance: dg.DagsterInstance
+    ) -> None:
+        source = Shops()
+        dagster = Dagster(a_project(root, source=source), instance)
+        first = dagster.tick().run_requests or []
+        dagster.cursor = None
+        second = dagster.tick().run_requests or []
+        assert told(first) == told(second)
+
+        # The second run comes and goes while the first one waits for the source.
+        waiting = iter([second[0]])
+
+        def overtake() -> None:
+            for request in waiting:
+                assert dagster.execute(request).success
+
+        source.on_read = overtake
+        assert dagster.execute(first[0]).success
+        assert source.questions == [("article", (DAY_5,)), ("article", (DAY_5,))]
+        assert len(committed(dagster.project)) == 6
+        for partition in committed(dagster.project):
+            dagster.project.store.verify(partition)
+        assert dagster.complete()
+        assert len(committed(dagster.project)) == EXPECTED
+
+
+class TestSkipReasons:
+    def test_when_nothing_is_missing(self, dagster: Dagster) -> None:
+        dagster.complete()
+        assert dagster.tick().skip_message == NOTHING_MISSING
+
+    def test_when_what_is_missing_is_in_flight(self, dagster: Dagster) -> None:
+        dagster.complete()
+        Path(dagster.project.store.location(next(iter(committed(dagster.project))))).unlink()
+        dagster.unfinished(dg.DagsterRunStatus.QUEUED, [SOLD], a_key("2024-03-05|Paris"))
+        found = dagster.tick()
+        assert not found.run_requests
+        assert found.skip_message is not None
+        assert found.skip_message.startswith("1 partitions are missing")
+        assert "1 unfinished runs" in found.skip_message
+
+    def test_when_no_place_is_free(self, root: Path, instance: dg.DagsterInstance) -> None:
+        dagster = Dagster(
+            a_project(root, bounds=Bounds(max_days=1), runs_in_flight=1), instance
+        )
+        dagster.tick_and_run()
+        (request,) = dagster.tick().run_requests or []
+        dagster.unfinished(
+            dg.DagsterRunStatus.QUEUED, [SOLD, REVENUE], dict(request.tags), job=request.job_name
+        )
+        assert dagster.tick().skip_message == (
+            "28 partitions are missing and wait for a place: 1 runs are unfinished."
+        )
+
+    def test_before_the_first_day_has_closed(
+        self, root: Path, instance: dg.DagsterInstance
+    ) -> None:
+        early = datetime(2024, 3, 1, 23, 59, tzinfo=UTC)
+        message = Dagster(a_project(root, now=early), instance).tick().skip_message
+        assert message is not None
+        assert message.startswith("No day of shops has closed yet; the first one closes at 2024-03")
+
+    def test_what_is_held_is_counted(self, dagster: Dagster) -> None:
+        dagster.complete()
+        dagster.project.store.hold([SHOPS.partition("article/sold", DAY_5, "Paris")], "recount")
+        assert dagster.tick().skip_message == (
+            "Nothing is missing: 45 of 46 expected partitions are committed, up to 2024-03-05. "
+            "1 are held."
+        )
+
+
+class TestCursor:
+    @pytest.mark.parametrize(
+        "cursor", [None, "", "{", "null", "[]", '{"newest_day": 3}', '{"day": "2024-03-05"}', "¿"]
+    )
+    def test_a_lost_or_damaged_cursor_changes_no_request(
+        self, dagster: Dagster, cursor: str | None
+    ) -> None:
+        dagster.tick_and_run()
+        dagster.cursor = cursor
+        assert len(dagster.tick().run_requests or []) == 2
+        dagster.cursor = cursor
+        dagster.complete()
+        dagster.cursor = cursor
+        assert dagster.tick().skip_message == NOTHING_MISSING
+
+    def test_a_cursor_is_two_hints(self) -> None:
+        assert Hints.parse('{"newest_day": "2024-03-05", "reported": "x"}') == Hints(
+            "2024-03-05", "x"
+        )
+        assert Hints.parse("{") == Hints("", "")
+
+    def test_a_cursor_from_the_future_hides_nothing(self, dagster: Dagster) -> None:
+        dagster.cursor = '{"newest_day": "2099-01-01", "reported": "all of it"}'
+        dagster.complete()
+        assert len(committed(dagster.project)) == EXPECTED
+
+
+class TestDifferences:
+    """Of a store that was complete, only the difference is asked for."""
+
+    @pytest.fixture
+    def complete(self, root: Path, instance: dg.DagsterInstance) -> Dagster:
+        dagster = Dagster(a_project(root), instance)
+        dagster.complete()
+        source_of(dagster).questions.clear()
+        return dagster
+
+    def again(self, dagster: Dagster, **changes: Any) -> Dagster:
+        """Return the project under another catalogue, on the same files and the same instance."""
+        root = dagster.project.store.root  # type: ignore[attr-defined]
+        other = Dagster(a_project(root, catalogue=a_catalogue(**changes)), dagster.instance)
+        other.cursor = dagster.cursor
+        return other
+
+    def test_a_deleted_file_is_asked_for_alone(self, complete: Dagster) -> None:
+        before = files(complete.project)
+        gone = SHOPS.partition("hour/sold", DAY_4, "Lyon")
+        Path(complete.project.store.location(gone)).unlink()
+        (request,) = complete.tick_and_run()
+        assert request.tags[SENSOR_TAG] == "1 partitions: hour; all units; 2024-03-04"
+        assert request.asset_selection == [asset_key(SOLD_BY_HOUR)]
+        assert source_of(complete).questions == [("hour", (DAY_4,))]
+        assert files(complete.project) == before
+
+    def test_deleted_days_are_asked_for_alone(self, complete: Dagster) -> None:
+        before = files(complete.project)
+        for query in (SOLD, REVENUE):
+            for day in (DAY_5, DAY_1):
+                place = complete.project.store.location(SHOPS.partition(query.name, day, "Paris"))
+                shutil.rmtree(Path(place).parent)
+        complete.complete()
+        assert source_of(complete).days_asked == {DAY_5, DAY_1}
+        assert files(complete.project) == before
+
+    def test_a_new_category_is_asked_for_alone(self, complete: Dagster) -> None:
+        changed = self.again(
+            complete,
+            categories=[
+                Category("till"),
+                Category("article"),
+                Category("hour", ColumnType.INT64, first_day=DAY_3),
+            ],
+        )
+        changed.complete()
+        assert {category for category, _ in source_of(changed).questions} == {"till"}
+        assert len(committed(changed.project)) == EXPECTED + 28
+
+    def test_a_new_unit_is_asked_for_alone_wherever_it_stands_in_the_catalogue(
+        self, complete: Dagster
+    ) -> None:
+        units = [Unit("Lille"), Unit("Paris"), Unit("Lyon"), Unit("Nice", first_day=DAY_1)]
+        before = files(complete.project)
+        changed = self.again(complete, units=units)
+        changed.complete()
+        new = files(changed.project).keys() - before.keys()
+        assert {name.rpartition("/")[2] for name in new} == {"Lille", "Nice"}
+        assert len(new) == (5 * 2 + 3 * 2) + 2  # Lille everywhere, and the first day of Nice
+        assert before.items() <= files(changed.project).items()
+
+    def test_a_new_version_is_built_again_and_the_old_files_stay(self, complete: Dagster) -> None:
+        old = Path(complete.project.store.location(SHOPS.partition("hour/sold", DAY_5, "Paris")))
+        changed = self.again(complete, versions={"hour/sold": 2})
+        asked = changed.complete()
+        assert told(asked) == [
+            "3 partitions: hour; all units; 2024-03-05",
+            "6 partitions: hour; all units; 2024-03-04 back to 2024-03-03",
+        ]
+        assert old.exists()
+
+    def test_a_removed_unit_asks_for_nothing_and_its_files_stay(self, complete: Dagster) -> None:
+        before = files(complete.project)
+        changed = self.again(complete, units=[Unit("Paris"), Unit("Nice", first_day=DAY_1)])
+        changed.complete()
+        assert {day for _, days in source_of(changed).questions for day in days} == {DAY_1}
+        back = self.again(changed)
+        assert back.tick().skip_message == NOTHING_MISSING
+        assert files(back.project).items() >= before.items()
+
+    def test_a_released_partition_is_asked_for_again(self, complete: Dagster) -> None:
+        partition = SHOPS.partition("article/sold", DAY_5, "Paris")
+        complete.project.store.hold([partition], "recount")
+        assert not complete.tick().run_requests
+        complete.project.store.release([partition])
+        assert told(complete.tick_and_run()) == ["1 partitions: article; all units; 2024-03-05"]
+        assert complete.tick().skip_message == NOTHING_MISSING
+
+
+class TestUnreadableStore:
+    def test_a_store_that_lost_its_identity_fails_the_tick_and_launches_nothing(
+        self, dagster: Dagster, root: Path
+    ) -> None:
+        dagster.complete()
+        (root / ".backfill-store.json").unlink()
+        with pytest.raises(dg.DagsterError) as failure:
+            dagster.tick()
+        assert "is not a store, or is not mounted" in repr(failure.value.__cause__)
+
+        restarted = Dagster(a_project(root), dagster.instance)
+        with pytest.raises(dg.DagsterError) as failure:
+            restarted.tick()
+        assert "StoreUnreadableError" in repr(failure.value.__cause__)
+        assert not (root / ".backfill-store.json").exists()
+
+    def test_a_folder_that_is_no_folder_fails_the_tick_and_launches_nothing(
+        self, dagster: Dagster, root: Path
+    ) -> None:
+        dagster.complete()
+        shutil.rmtree(root)
+        root.write_text("not a folder any more")
+        with pytest.raises(dg.DagsterError) as failure:
+            dagster.tick()
+        assert "StoreUnreadableError" in repr(failure.value.__cause__)
+
+
+class TestReporting:
+    """What stands committed and was never reported is told, in slices; nothing is launched."""
+
+    def test_a_new_event_log_is_told_everything_and_nothing_is_launched(
+        self, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tick_module, "REPORT_SLICE", 20)
+        dagster.complete()
+        with dg.DagsterInstance.ephemeral() as thrown_away:
+            anew = Dagster(dagster.project, thrown_away)
+            source_of(anew).questions.clear()
+            counts = []
+            for _ in range(4):
+                assert anew.tick().skip_message == NOTHING_MISSING
+                counts.append(len(anew.materialized(*SHOPS.queries)))
+            assert counts == [20, 40, 46, 46]
+            assert source_of(anew).questions == []
+            assert thrown_away.get_runs() == []
+            assert anew.materialized(*SHOPS.queries) == dagster.materialized(*SHOPS.queries)
+
+    def test_the_newest_days_of_all_assets_are_told_first(
+        self, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tick_module, "REPORT_SLICE", 12)
+        dagster.complete()
+        with dg.DagsterInstance.ephemeral() as thrown_away:
+            anew = Dagster(dagster.project, thrown_away)
+            anew.tick()
+            told_first = anew.materialized(*SHOPS.queries)
+        assert len(told_first) == 12
+        assert {key.split("/")[2].split("|")[0] for key in told_first} == {"2024-03-05"}
+
+    def test_an_event_tells_rows_and_digest_of_the_file(self, dagster: Dagster) -> None:
+        dagster.complete()
+        with dg.DagsterInstance.ephemeral() as thrown_away:
+            anew = Dagster(dagster.project, thrown_away)
+            anew.tick()
+            event = next(e for e in anew.events(SOLD) if e.partition == "2024-03-05|Paris")
+        record = dagster.project.store.verify(SHOPS.partition("article/sold", DAY_5, "Paris"))
+        assert event.metadata["rows"].value == 2
+        assert event.tags is not None
+        assert event.tags["dagster/data_version"] == record.digest
+        assert event.tags["dagster/code_version"] == "1"
+
+    def test_a_wiped_asset_is_told_again_and_nothing_is_launched(self, dagster: Dagster) -> None:
+        dagster.complete()
+        dagster.tick()
+        dagster.instance.wipe_assets([asset_key(SOLD)])
+        assert dagster.materialized(SOLD) == set()
+        for _ in range(3):
+            assert dagster.tick().skip_message == NOTHING_MISSING
+        assert len(dagster.materialized(SOLD)) == 14
+        assert len(dagster.events(SOLD)) == 14
+
+    def test_a_file_that_was_adopted_is_told(self, dagster: Dagster) -> None:
+        dagster.complete()
+        with dg.DagsterInstance.ephemeral() as other:
+            elsewhere = Dagster(dagster.project, other)
+            elsewhere.tick()
+            place = dagster.project.store.location(SHOPS.partition("hour/sold", DAY_5, "Nice"))
+            content = Path(place).read_bytes()
+            Path(place).unlink()
+            dagster.tick()
+            Path(place).write_bytes(content)
+            dagster.tick()
+            assert "hour/sold/2024-03-05|Nice" in dagster.materialized(SOLD_BY_HOUR)
+
+    def test_nothing_is_told_twice(self, dagster: Dagster) -> None:
+        dagster.complete()
+        for _ in range(3):
+            dagster.tick()
+            dagster.cursor = None
+        assert {len(dagster.events(q)) for q in (SOLD, REVENUE)} == {14}
+
+    def test_a_damaged_file_keeps_nothing_else_from_being_told_or_launched(
+        self, dagster: Dagster
+    ) -> None:
+        dagster.complete()
+        damaged = SHOPS.partition("article/sold", DAY_5, "Paris")
+        Path(dagster.project.store.location(damaged)).write_bytes(b"")
+        Path(
+            dagster.project.store.location(SHOPS.partition("hour/sold", DAY_4, "Lyon"))
+        ).unlink()
+        with dg.DagsterInstance.ephemeral() as thrown_away:
+            anew = Dagster(dagster.project, thrown_away)
+            assert told(anew.tick_and_run()) == ["1 partitions: hour; all units; 2024-03-04"]
+            anew.tick()
+            assert len(anew.materialized(*SHOPS.queries)) == 45
+            assert "article/sold/2024-03-05|Paris" not in anew.materialized(SOLD)
