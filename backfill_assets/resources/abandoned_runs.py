@@ -1,6 +1,8 @@
 """Runs that Dagster believes in and that are dead: found by the lock of their attempt.
 
 After a ``kill -9`` Dagster leaves a run STARTED for good: its default launcher has no health check.
+One that was created and whose creator was killed, or lost the database, before it was queued stays
+NOT_STARTED for good.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
 
 from backfill_assets.resources.run_requests import UNFINISHED, run_queries
 
-# A run opens its attempt when its first step begins: a few seconds after it is STARTED.
+# A run opens its attempt when its first step begins: a few seconds after it is STARTED. Before that
+# it waits for its process, and before that for whoever created it to put it into the queue.
 GRACE = timedelta(seconds=60)
-_RUNNING = {dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING}
 
 
 def unfinished_runs(
@@ -44,7 +46,8 @@ def fail_abandoned_runs(
     Their attempts are revoked first, so that one that is not dead after all publishes nothing more.
 
     Args:
-        now: The real instant; a run that started less than ``grace`` ago is left alone.
+        now: The real instant.
+        grace: A run that moved on later than this before ``now`` is left alone.
     """
     dead = [r for r in records if _is_abandoned(r, store, now - grace)]
     for record in dead:
@@ -52,14 +55,17 @@ def fail_abandoned_runs(
         store.revoke(run.run_id)
         instance.report_run_failed(
             run,
-            "No process holds this run's attempt any more: it was killed. What it had committed "
-            "stands, and the sensor takes up the rest.",
+            "No process holds this run's attempt: it was killed, or never came up. What it had "
+            "committed stands, and the sensor takes up the rest.",
         )
     return [record.dagster_run.run_id for record in dead]
 
 
 def _is_abandoned(record: dg.RunRecord, store: PartitionStore[object], before: datetime) -> bool:
-    if record.dagster_run.status not in _RUNNING:
-        return False
-    started = datetime.fromtimestamp(record.start_time or 0, UTC)
-    return started <= before and not store.is_alive(record.dagster_run.run_id)
+    if record.dagster_run.status is dg.DagsterRunStatus.QUEUED:
+        return False  # the daemon, or the next one, launches it
+    if record.start_time is None:
+        since = record.update_timestamp
+    else:
+        since = datetime.fromtimestamp(record.start_time, UTC)
+    return since <= before and not store.is_alive(record.dagster_run.run_id)

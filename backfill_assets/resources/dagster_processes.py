@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CODE_LOCATION = "backfill_assets.definitions"
 STOP_SECONDS = 20  # a run's process gets this long to end by itself before it is killed
 RESTART_SECONDS = 5  # between two restarts of a process that keeps dying
-EARLY_SECONDS = 30  # one that dies sooner did not come up: the third time in a row is an error
+EARLY_SECONDS = 30  # one that fails sooner did not come up: the third time in a row is an error
 EARLY_DEATHS = 3
 TAIL_BYTES = 2_000  # of a log, in an error
 LOG_BYTES = 20_000_000  # a log that is longer begins anew at the next start
@@ -98,8 +98,6 @@ class DagsterProcesses:
     def stop(self) -> None:
         """End all, the daemon first, so that nothing is launched while the others end."""
         processes = [c.process for c in reversed(self._children) if c.process is not None]
-        for process in processes:
-            process.terminate()
         _end([psutil.Process(p.pid) for p in processes if p.poll() is None])
         self._record.unlink(missing_ok=True)
 
@@ -114,7 +112,9 @@ class DagsterProcesses:
         quiet = ["--log-level", "warning"]
         return {
             "code-server": [
-                *dagster, "code-server", "start", "--socket", str(self._socket),
+                # Not `code-server start`: when the child in which that loads the code is killed, it
+                # stays up, answers nothing and starts no other one.
+                *dagster, "api", "grpc", "--socket", str(self._socket),
                 "-m", CODE_LOCATION, *quiet,
             ],
             "webserver": [
@@ -140,7 +140,10 @@ class DagsterProcesses:
         self._remember()
 
     def _note_death(self, child: _Child) -> None:
-        child.early_deaths = child.early_deaths + 1 if child.age < EARLY_SECONDS else 0
+        if child.age >= EARLY_SECONDS:
+            child.early_deaths = 0
+        elif child.process is not None and child.process.returncode > 0:
+            child.early_deaths += 1  # below 0 is a signal: it did not fail, it was killed
         if child.early_deaths == EARLY_DEATHS:
             log = self.log_of(child.name)
             tail = log.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
@@ -173,17 +176,17 @@ class DagsterProcesses:
                     leftovers.append(process)
             except psutil.NoSuchProcess:
                 continue
-        for process in leftovers:
-            process.terminate()
         _end(leftovers)
 
 
 def _end(processes: list[psutil.Process]) -> None:
-    """Wait for processes that were asked to end, with their children, and kill what stays."""
+    """Ask processes to end, wait for them and all that they started, and kill what stays."""
     family = list(processes)
     for process in processes:
         try:
+            # Before it is asked: nobody knows the children of one that has ended.
             family += process.children(recursive=True)
+            process.terminate()
         except psutil.NoSuchProcess:
             continue
     _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)

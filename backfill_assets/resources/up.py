@@ -9,15 +9,18 @@ import socket
 import threading
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
+from dagster_postgres.utils import DagsterPostgresException
+from sqlalchemy.exc import DBAPIError
 
-from backfill_assets.core.errors import SettingsError
+from backfill_assets.core.errors import SettingsError, SourceError
 from backfill_assets.resources.abandoned_runs import fail_abandoned_runs, unfinished_runs
 from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.dagster_processes import DagsterProcesses
-from backfill_assets.resources.settings import dagster_database_url, server, source_database_url
+from backfill_assets.resources.settings import dagster_database_url, source_database_url
+from backfill_assets.stores.postgres.errors import PostgresError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
     from backfill_assets.resources.settings import Settings
 
 LOOK_SECONDS = 2.0  # between two looks at the store and at the processes
+TRIES = 5  # in a row; a server that is killed comes back in a second, unless it is killed again
+# What it looks like when PostgreSQL was killed.
+LOST = (PostgresError, SourceError, DBAPIError, DagsterPostgresException)
+
+Result = TypeVar("Result")
 
 
 class Up:
@@ -55,22 +63,25 @@ class Up:
                 return self._look_on(processes, on_look, until_complete=until_complete)
             finally:
                 self._say("Stopping …")
-                self._cancel_runs()
-                processes.stop()
+                try:
+                    self._cancel_runs()
+                finally:
+                    processes.stop()
 
     def _prepare(self, port: int) -> DagsterProcesses:
         self._project.store.prepare()
         self._say(f"Store       {self._settings.store_root}")
         where = "your server" if self._settings.database_url else "embedded"
-        self._say(f"PostgreSQL  {where}, {source_database_url().rpartition('@')[2]}")
+        url = self._despite_kills(source_database_url)
+        self._say(f"PostgreSQL  {where}, {url.rpartition('@')[2]}")
         for data_set in self._project.data_sets:
             if data_set.load is not None:
-                data_set.load()
+                self._despite_kills(data_set.load)
                 self._say(f"Source      {data_set.catalogue.name}, loaded")
         processes = DagsterProcesses(self._settings, port)
         processes.prepare()
         _refuse_taken(port)
-        self._fail_what_was_killed()
+        self._despite_kills(self._fail_what_was_killed)
         self._say(f"Dagster     http://127.0.0.1:{port} (a few seconds from now)")
         self._say(f"Logs        {processes.log_of('daemon').parent}")
         return processes
@@ -107,16 +118,28 @@ class Up:
     ) -> bool:
         is_complete = False
         while not self._stopped.is_set():
-            server().url(server().databases.dagster)  # starts the embedded server if it was killed
+            self._despite_kills(dagster_database_url)  # starts the embedded server if it was killed
             for name in processes.watch():
                 self._say(f"{name} had died; it is started again, see {processes.log_of(name)}")
             plans = [self._project.plan(catalogue) for catalogue in self._project.catalogues]
             on_look(plans)
             is_complete = not any(plan.missing for plan in plans)
-            if is_complete and until_complete and self._is_quiet():
+            if is_complete and until_complete and self._despite_kills(self._is_quiet):
                 return True
             self._stopped.wait(LOOK_SECONDS)
         return is_complete
+
+    def _despite_kills(self, ask: Callable[[], Result]) -> Result:
+        """Return what PostgreSQL says; where it is killed meanwhile, start it and ask again.
+
+        A server of somebody else's is not asked again: we cannot start it.
+        """
+        for _ in range(0 if self._settings.database_url else TRIES - 1):
+            try:
+                return ask()
+            except LOST as error:
+                self._say(f"PostgreSQL was lost, and is asked again ({_first_line(error)})")
+        return ask()
 
     def _is_quiet(self) -> bool:
         """Return whether no run is unfinished: the last one may still be reporting."""
@@ -149,6 +172,10 @@ class Up:
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _refuse_taken(port: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,16 @@ SMALL = {"BACKFILL_CLOCK": SMALL_CLOCK, "BACKFILL_TICK_SECONDS": "2"}
 SMALL_SECONDS = 240  # it takes about 30 on a quiet machine
 
 MakeProduct = Callable[..., Product]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_works() -> None:
+    """Let it work in what is started here, also where the tests themselves run in the background.
+
+    A shell starts what is in the background with SIGINT ignored, and children inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def load(url: str) -> None:

@@ -25,7 +25,7 @@ import pytest
 from backfill_assets.flights.catalogue import FLIGHTS
 from backfill_assets.resources.event_log import materialized_partitions
 from backfill_assets.resources.instance_storage import close_connections
-from backfill_assets.resources.run_requests import asset_key
+from backfill_assets.resources.run_requests import SENSOR_TAG, asset_key
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets.stores.postgres.cluster import ROLE
 from backfill_assets.stores.postgres.databases import Databases
@@ -232,9 +232,9 @@ class Product:
             }
 
     def runs(self) -> list[dg.DagsterRun]:
-        """Return Dagster's runs, newest first."""
+        """Return the runs that the sensor launched for partitions, newest first."""
         with self.dagster() as instance:
-            return list(instance.get_runs())
+            return [run for run in instance.get_runs() if SENSOR_TAG in run.tags]
 
     def _dagster_url(self) -> str:
         folder = ServerFolder(self.home / "postgres")

@@ -4,7 +4,7 @@ The definitions, the sensor, the jobs and the IO manager are the real ones; runs
 once instead of in processes of their own.
 """
 
-# ruff: noqa: TID251 - a run is told to have started as Dagster's own code tells it
+# ruff: noqa: TID251 - makes runs that are queued, or that started and do not go on
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster._core.events import DagsterEvent
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 
 from backfill_assets.defs.location import build_definitions
-from backfill_assets.resources.run_requests import asset_key
+from backfill_assets.resources.run_requests import SENSOR_TAG, asset_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,9 +48,25 @@ class Dagster:
         self.cursor = found.cursor
         return found
 
+    def asks(self) -> list[dg.RunRequest]:
+        """Evaluate the sensor once, and return the runs over partitions that it asks for."""
+        return [r for r in self.tick().run_requests or () if SENSOR_TAG in r.tags]
+
+    def settled(self) -> str | None:
+        """Evaluate the sensor until it asks for nothing; return why it does not.
+
+        On the way it may ask for a look at the coverage, and for nothing else.
+        """
+        for _ in range(5):
+            found = self.tick()
+            if not found.run_requests:
+                return found.skip_message
+            assert not [r for r in found.run_requests if SENSOR_TAG in r.tags]
+        return None
+
     def tick_and_run(self) -> list[dg.RunRequest]:
-        """Evaluate the sensor once, and execute what it asks for."""
-        requests = list(self.tick().run_requests or ())
+        """Evaluate the sensor once, and execute the runs over partitions that it asks for."""
+        requests = self.asks()
         for request in requests:
             self.execute(request)
         return requests
@@ -94,9 +111,11 @@ class Dagster:
         Args:
             started: How long ago it was started, where it was.
         """
+        location = RegisteredCodeLocationOrigin("tests")
         is_started = status in {dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING}
         run = self.instance.create_run_for_job(
             self.repository.get_job(job),
+            remote_job_origin=RemoteRepositoryOrigin(location, "tests").get_job_origin(job),
             tags=tags,
             asset_selection={asset_key(query) for query in queries},
             status=dg.DagsterRunStatus.STARTING if is_started else status,

@@ -22,6 +22,7 @@ from backfill_assets.core.partitions import ColumnType
 from backfill_assets.resources.clock import FixedClock
 from backfill_assets.resources.project import DataSet, Project
 from backfill_assets.stores.files.local import LocalPartitionStore
+from backfill_assets.stores.splitting import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +40,9 @@ def a_catalogue(**changes: Any) -> Catalogue:
     """Return the catalogue of a chain of shops, with some of its parts changed."""
     parts: dict[str, Any] = {
         "name": "shops",
-        "closing": ClosingPolicy(zone=ZoneInfo("Europe/Paris"), allowed_lateness=timedelta(hours=1)),
+        "closing": ClosingPolicy(
+            zone=ZoneInfo("Europe/Paris"), allowed_lateness=timedelta(hours=1)
+        ),
         "first_day": DAY_1,
         "last_day": date(2024, 3, 10),
         "units": [Unit("Paris"), Unit("Lyon"), Unit("Nice", first_day=DAY_2)],
@@ -141,3 +144,24 @@ def rectangle(
 def committed(project: Project) -> PartitionSet:
     """Return what stands committed by the files alone."""
     return project.store.scan(project.catalogues[0]).committed
+
+
+def fill(project: Project, *, days: Iterable[date] | None = None) -> None:
+    """Commit what is missing, of some days or of all, without Dagster."""
+    project.store.prepare()
+    missing = project.plan(project.catalogues[0]).missing
+    wanted = set(missing.days()) if days is None else set(days)
+    source = Shops()
+    with project.store.attempt("filling") as attempt:
+        for category in dict.fromkeys(query.category for query in missing.catalogue.queries):
+            queries = [q for q in missing.catalogue.queries if q.category == category]
+            value_types = [query.value_type for query in queries]
+            chosen = [day for day in missing.only(queries).days() if day in wanted]
+            units = missing.catalogue.unit_names
+            table = source.read(category, value_types, chosen, units)
+            partitions = PartitionSet.of(
+                missing.catalogue, (p for p in missing.only(queries) if p.day in wanted)
+            )
+            for partition, rows in split(table, queries, partitions):
+                attempt.stage(partition, rows)
+        attempt.publish()

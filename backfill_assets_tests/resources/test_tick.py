@@ -12,6 +12,7 @@ import pytest
 
 from backfill_assets.core.catalogue import Category, Unit
 from backfill_assets.core.cycles import Bounds
+from backfill_assets.core.errors import StoreUnreadableError
 from backfill_assets.core.partitions import ColumnType
 from backfill_assets.resources import tick as tick_module
 from backfill_assets.resources.run_requests import SENSOR_TAG, asset_key
@@ -19,6 +20,7 @@ from backfill_assets.resources.tick import Hints
 from backfill_assets_tests.resources.dagster_of_tests import Dagster, a_key, a_range
 from backfill_assets_tests.resources.small_project import (
     DAY_1,
+    DAY_2,
     DAY_3,
     DAY_4,
     DAY_5,
@@ -32,6 +34,7 @@ from backfill_assets_tests.resources.small_project import (
     a_catalogue,
     a_project,
     committed,
+    fill,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +80,7 @@ class TestOrder:
     def test_the_first_tick_asks_for_just_the_newest_day_of_both_grids(
         self, dagster: Dagster
     ) -> None:
-        requests = dagster.tick().run_requests or []
+        requests = dagster.asks()
         assert told(requests) == [
             "6 partitions: article; all units; 2024-03-05",
             "6 partitions: hour; all units; 2024-03-05",
@@ -91,7 +94,7 @@ class TestOrder:
 
     def test_the_second_tick_asks_for_history_behind_people(self, dagster: Dagster) -> None:
         dagster.tick_and_run()
-        requests = dagster.tick().run_requests or []
+        requests = dagster.asks()
         assert told(requests) == [
             "22 partitions: article; all units; 2024-03-04 back to 2024-03-01",
             "12 partitions: hour; all units; 2024-03-04 back to 2024-03-03",
@@ -104,7 +107,7 @@ class TestOrder:
         project = a_project(root, bounds=Bounds(max_days=1), runs_in_flight=3)
         dagster = Dagster(project, instance)
         dagster.tick_and_run()
-        assert told(dagster.tick().run_requests) == [
+        assert told(dagster.asks()) == [
             "6 partitions: article; all units; 2024-03-04",
             "6 partitions: hour; all units; 2024-03-04",
             "6 partitions: article; all units; 2024-03-03",
@@ -137,7 +140,7 @@ class TestOrder:
             a_project(root, bounds=Bounds(max_days=1), now=NOW + timedelta(days=1)), instance
         )
         tomorrow.cursor = dagster.cursor
-        assert told(tomorrow.tick().run_requests) == [
+        assert told(tomorrow.asks()) == [
             "6 partitions: article; all units; 2024-03-06",
             "6 partitions: hour; all units; 2024-03-06",
         ]
@@ -148,9 +151,7 @@ class TestOrder:
         dagster = Dagster(a_project(root, source=Shops(failing={DAY_5})), instance)
         for _ in range(3):
             dagster.tick_and_run()
-        assert committed(dagster.project).days() == [DAY_4, DAY_3, *SHOPS.days(DAY_1, DAY_3)][:2] + [
-            day for day in SHOPS.days(DAY_1, DAY_3) if day != DAY_3
-        ]
+        assert committed(dagster.project).days() == [DAY_4, DAY_3, DAY_2, DAY_1]
         assert len(committed(dagster.project)) == EXPECTED - 12
 
     def test_a_failing_day_of_history_does_not_starve_older_ones(
@@ -177,10 +178,8 @@ class TestInFlight:
     def test_what_an_unfinished_run_takes_up_is_not_asked_for_again(
         self, dagster: Dagster, status: dg.DagsterRunStatus
     ) -> None:
-        dagster.unfinished(
-            status, [SOLD, REVENUE], a_range("2024-03-05|Paris", "2024-03-05|Nice")
-        )
-        assert told(dagster.tick().run_requests) == ["6 partitions: hour; all units; 2024-03-05"]
+        dagster.unfinished(status, [SOLD, REVENUE], a_range("2024-03-05|Paris", "2024-03-05|Nice"))
+        assert told(dagster.asks()) == ["6 partitions: hour; all units; 2024-03-05"]
 
     @pytest.mark.parametrize(
         "status",
@@ -193,16 +192,14 @@ class TestInFlight:
     def test_what_a_finished_run_left_missing_is_asked_for_again(
         self, dagster: Dagster, status: dg.DagsterRunStatus
     ) -> None:
-        dagster.unfinished(
-            status, [SOLD, REVENUE], a_range("2024-03-05|Paris", "2024-03-05|Nice")
-        )
-        assert len(dagster.tick().run_requests or []) == 2
+        dagster.unfinished(status, [SOLD, REVENUE], a_range("2024-03-05|Paris", "2024-03-05|Nice"))
+        assert len(dagster.asks()) == 2
 
     def test_a_single_key_that_a_person_launched_is_left_out_and_nothing_else_is(
         self, dagster: Dagster
     ) -> None:
         dagster.unfinished(dg.DagsterRunStatus.STARTED, [SOLD], a_key("2024-03-05|Lyon"))
-        requests = dagster.tick().run_requests or []
+        requests = dagster.asks()
         assert told(requests) == [
             "3 partitions: article; all units; 2024-03-05",
             "1 partitions: article; Paris; 2024-03-05",
@@ -210,9 +207,7 @@ class TestInFlight:
             "6 partitions: hour; all units; 2024-03-05",
         ]
 
-    def test_a_backfill_from_a_jobs_page_is_subtracted_by_its_range(
-        self, dagster: Dagster
-    ) -> None:
+    def test_a_backfill_from_a_jobs_page_is_subtracted_by_its_range(self, dagster: Dagster) -> None:
         misleading = {"dagster/partition/date": "2024-03-01", "dagster/partition/unit": "Paris"}
         dagster.tick_and_run()
         dagster.unfinished(
@@ -221,13 +216,11 @@ class TestInFlight:
             a_range("2024-03-01|Paris", "2024-03-04|Nice") | misleading,
             job="shops_partitions",
         )
-        assert told(dagster.tick().run_requests) == [
+        assert told(dagster.asks()) == [
             "12 partitions: hour; all units; 2024-03-04 back to 2024-03-03"
         ]
 
     def test_runs_of_other_assets_are_none_of_our_business(self, dagster: Dagster) -> None:
-        other = dg.define_asset_job("other", selection="other")
-
         @dg.asset
         def other_asset() -> None: ...
 
@@ -235,13 +228,12 @@ class TestInFlight:
             assets=[other_asset],
             jobs=[dg.define_asset_job("other", selection=dg.AssetSelection.assets(other_asset))],
         )
-        assert other.name == "other"
         dagster.instance.create_run_for_job(
             defs.resolve_job_def("other"),
             tags=a_key("2024-03-05|Paris"),
             status=dg.DagsterRunStatus.STARTED,
         )
-        assert len(dagster.tick().run_requests or []) == 2
+        assert len(dagster.asks()) == 2
 
     def test_the_queue_never_holds_more_history_than_runs_in_flight(
         self, root: Path, instance: dg.DagsterInstance
@@ -250,7 +242,7 @@ class TestInFlight:
         dagster = Dagster(project, instance)
         dagster.tick_and_run()
         for _ in range(6):
-            for request in dagster.tick().run_requests or ():
+            for request in dagster.asks():
                 dagster.unfinished(
                     dg.DagsterRunStatus.QUEUED,
                     [q for q in SHOPS.queries if asset_key(q) in request.asset_selection],
@@ -264,9 +256,9 @@ class TestInFlight:
     ) -> None:
         source = Shops()
         dagster = Dagster(a_project(root, source=source), instance)
-        first = dagster.tick().run_requests or []
+        first = dagster.asks()
         dagster.cursor = None
-        second = dagster.tick().run_requests or []
+        second = dagster.asks()
         assert told(first) == told(second)
 
         # The second run comes and goes while the first one waits for the source.
@@ -288,44 +280,38 @@ class TestInFlight:
 
 class TestSkipReasons:
     def test_when_nothing_is_missing(self, dagster: Dagster) -> None:
-        dagster.complete()
-        assert dagster.tick().skip_message == NOTHING_MISSING
+        fill(dagster.project)
+        assert dagster.settled() == NOTHING_MISSING
 
     def test_when_what_is_missing_is_in_flight(self, dagster: Dagster) -> None:
-        dagster.complete()
+        fill(dagster.project)
         Path(dagster.project.store.location(next(iter(committed(dagster.project))))).unlink()
         dagster.unfinished(dg.DagsterRunStatus.QUEUED, [SOLD], a_key("2024-03-05|Paris"))
-        found = dagster.tick()
-        assert not found.run_requests
-        assert found.skip_message is not None
-        assert found.skip_message.startswith("1 partitions are missing")
-        assert "1 unfinished runs" in found.skip_message
+        assert dagster.settled() == "1 missing partitions are in 1 unfinished runs."
 
     def test_when_no_place_is_free(self, root: Path, instance: dg.DagsterInstance) -> None:
-        dagster = Dagster(
-            a_project(root, bounds=Bounds(max_days=1), runs_in_flight=1), instance
-        )
+        dagster = Dagster(a_project(root, bounds=Bounds(max_days=1), runs_in_flight=1), instance)
         dagster.tick_and_run()
-        (request,) = dagster.tick().run_requests or []
+        (request,) = dagster.asks()
         dagster.unfinished(
             dg.DagsterRunStatus.QUEUED, [SOLD, REVENUE], dict(request.tags), job=request.job_name
         )
-        assert dagster.tick().skip_message == (
-            "28 partitions are missing and wait for a place: 1 runs are unfinished."
+        assert dagster.settled() == (
+            "28 missing partitions wait for a place; 6 missing partitions are in 1 unfinished runs."
         )
 
     def test_before_the_first_day_has_closed(
         self, root: Path, instance: dg.DagsterInstance
     ) -> None:
         early = datetime(2024, 3, 1, 23, 59, tzinfo=UTC)
-        message = Dagster(a_project(root, now=early), instance).tick().skip_message
+        message = Dagster(a_project(root, now=early), instance).settled()
         assert message is not None
         assert message.startswith("No day of shops has closed yet; the first one closes at 2024-03")
 
     def test_what_is_held_is_counted(self, dagster: Dagster) -> None:
-        dagster.complete()
+        fill(dagster.project)
         dagster.project.store.hold([SHOPS.partition("article/sold", DAY_5, "Paris")], "recount")
-        assert dagster.tick().skip_message == (
+        assert dagster.settled() == (
             "Nothing is missing: 45 of 46 expected partitions are committed, up to 2024-03-05. "
             "1 are held."
         )
@@ -338,13 +324,15 @@ class TestCursor:
     def test_a_lost_or_damaged_cursor_changes_no_request(
         self, dagster: Dagster, cursor: str | None
     ) -> None:
-        dagster.tick_and_run()
+        fill(dagster.project, days=[DAY_5])
         dagster.cursor = cursor
-        assert len(dagster.tick().run_requests or []) == 2
+        assert told(dagster.asks()) == [
+            "22 partitions: article; all units; 2024-03-04 back to 2024-03-01",
+            "12 partitions: hour; all units; 2024-03-04 back to 2024-03-03",
+        ]
+        fill(dagster.project)
         dagster.cursor = cursor
-        dagster.complete()
-        dagster.cursor = cursor
-        assert dagster.tick().skip_message == NOTHING_MISSING
+        assert dagster.settled() == NOTHING_MISSING
 
     def test_a_cursor_is_two_hints(self) -> None:
         assert Hints.parse('{"newest_day": "2024-03-05", "reported": "x"}') == Hints(
@@ -362,10 +350,8 @@ class TestDifferences:
     """Of a store that was complete, only the difference is asked for."""
 
     @pytest.fixture
-    def complete(self, root: Path, instance: dg.DagsterInstance) -> Dagster:
-        dagster = Dagster(a_project(root), instance)
-        dagster.complete()
-        source_of(dagster).questions.clear()
+    def complete(self, dagster: Dagster) -> Dagster:
+        fill(dagster.project)
         return dagster
 
     def again(self, dagster: Dagster, **changes: Any) -> Dagster:
@@ -436,131 +422,118 @@ class TestDifferences:
         changed.complete()
         assert {day for _, days in source_of(changed).questions for day in days} == {DAY_1}
         back = self.again(changed)
-        assert back.tick().skip_message == NOTHING_MISSING
+        assert back.settled() == NOTHING_MISSING
         assert files(back.project).items() >= before.items()
 
     def test_a_released_partition_is_asked_for_again(self, complete: Dagster) -> None:
         partition = SHOPS.partition("article/sold", DAY_5, "Paris")
         complete.project.store.hold([partition], "recount")
-        assert not complete.tick().run_requests
+        assert complete.asks() == []
         complete.project.store.release([partition])
         assert told(complete.tick_and_run()) == ["1 partitions: article; all units; 2024-03-05"]
-        assert complete.tick().skip_message == NOTHING_MISSING
+        assert complete.settled() == NOTHING_MISSING
 
 
 class TestUnreadableStore:
     def test_a_store_that_lost_its_identity_fails_the_tick_and_launches_nothing(
         self, dagster: Dagster, root: Path
     ) -> None:
-        dagster.complete()
+        fill(dagster.project)
         (root / ".backfill-store.json").unlink()
-        with pytest.raises(dg.DagsterError) as failure:
+        with pytest.raises(StoreUnreadableError, match="is not a store, or is not mounted"):
             dagster.tick()
-        assert "is not a store, or is not mounted" in repr(failure.value.__cause__)
 
         restarted = Dagster(a_project(root), dagster.instance)
-        with pytest.raises(dg.DagsterError) as failure:
+        with pytest.raises(StoreUnreadableError):
             restarted.tick()
-        assert "StoreUnreadableError" in repr(failure.value.__cause__)
         assert not (root / ".backfill-store.json").exists()
 
     def test_a_folder_that_is_no_folder_fails_the_tick_and_launches_nothing(
         self, dagster: Dagster, root: Path
     ) -> None:
-        dagster.complete()
+        fill(dagster.project)
         shutil.rmtree(root)
         root.write_text("not a folder any more")
-        with pytest.raises(dg.DagsterError) as failure:
+        with pytest.raises(StoreUnreadableError):
             dagster.tick()
-        assert "StoreUnreadableError" in repr(failure.value.__cause__)
 
 
 class TestReporting:
     """What stands committed and was never reported is told, in slices; nothing is launched."""
 
+    @pytest.fixture
+    def untold(self, dagster: Dagster) -> Dagster:
+        """A complete store, and a Dagster whose database was thrown away."""
+        fill(dagster.project)
+        return dagster
+
     def test_a_new_event_log_is_told_everything_and_nothing_is_launched(
-        self, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+        self, untold: Dagster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tick_module, "REPORT_SLICE", 20)
-        dagster.complete()
-        with dg.DagsterInstance.ephemeral() as thrown_away:
-            anew = Dagster(dagster.project, thrown_away)
-            source_of(anew).questions.clear()
-            counts = []
-            for _ in range(4):
-                assert anew.tick().skip_message == NOTHING_MISSING
-                counts.append(len(anew.materialized(*SHOPS.queries)))
-            assert counts == [20, 40, 46, 46]
-            assert source_of(anew).questions == []
-            assert thrown_away.get_runs() == []
-            assert anew.materialized(*SHOPS.queries) == dagster.materialized(*SHOPS.queries)
+        counts = []
+        for _ in range(4):
+            assert untold.asks() == []
+            counts.append(len(untold.materialized(*SHOPS.queries)))
+        assert counts == [20, 40, 46, 46]
+        assert source_of(untold).questions == []
+        assert untold.materialized(*SHOPS.queries) == {
+            f"{p.query.name}/{p.key}" for p in committed(untold.project)
+        }
+        assert untold.settled() == NOTHING_MISSING
 
     def test_the_newest_days_of_all_assets_are_told_first(
-        self, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+        self, untold: Dagster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tick_module, "REPORT_SLICE", 12)
-        dagster.complete()
-        with dg.DagsterInstance.ephemeral() as thrown_away:
-            anew = Dagster(dagster.project, thrown_away)
-            anew.tick()
-            told_first = anew.materialized(*SHOPS.queries)
+        untold.tick()
+        told_first = untold.materialized(*SHOPS.queries)
         assert len(told_first) == 12
         assert {key.split("/")[2].split("|")[0] for key in told_first} == {"2024-03-05"}
 
-    def test_an_event_tells_rows_and_digest_of_the_file(self, dagster: Dagster) -> None:
-        dagster.complete()
-        with dg.DagsterInstance.ephemeral() as thrown_away:
-            anew = Dagster(dagster.project, thrown_away)
-            anew.tick()
-            event = next(e for e in anew.events(SOLD) if e.partition == "2024-03-05|Paris")
-        record = dagster.project.store.verify(SHOPS.partition("article/sold", DAY_5, "Paris"))
+    def test_an_event_tells_rows_and_digest_of_the_file(self, untold: Dagster) -> None:
+        untold.tick()
+        event = next(e for e in untold.events(SOLD) if e.partition == "2024-03-05|Paris")
+        record = untold.project.store.verify(SHOPS.partition("article/sold", DAY_5, "Paris"))
         assert event.metadata["rows"].value == 2
         assert event.tags is not None
         assert event.tags["dagster/data_version"] == record.digest
         assert event.tags["dagster/code_version"] == "1"
 
-    def test_a_wiped_asset_is_told_again_and_nothing_is_launched(self, dagster: Dagster) -> None:
-        dagster.complete()
+    def test_a_wiped_asset_is_told_again_and_nothing_is_launched(self, untold: Dagster) -> None:
+        assert untold.settled() == NOTHING_MISSING
+        untold.instance.wipe_assets([asset_key(SOLD)])
+        assert untold.materialized(SOLD) == set()
+        assert untold.settled() == NOTHING_MISSING
+        assert len(untold.materialized(SOLD)) == 14
+        assert len(untold.events(SOLD)) == 14
+
+    def test_a_file_that_somebody_put_back_is_told(self, dagster: Dagster) -> None:
+        partition = SHOPS.partition("hour/sold", DAY_5, "Nice")
+        place = Path(dagster.project.store.location(partition))
+        fill(dagster.project)
+        content = place.read_bytes()
+        place.unlink()
         dagster.tick()
-        dagster.instance.wipe_assets([asset_key(SOLD)])
-        assert dagster.materialized(SOLD) == set()
-        for _ in range(3):
-            assert dagster.tick().skip_message == NOTHING_MISSING
-        assert len(dagster.materialized(SOLD)) == 14
-        assert len(dagster.events(SOLD)) == 14
+        assert "hour/sold/2024-03-05|Nice" not in dagster.materialized(SOLD_BY_HOUR)
+        place.write_bytes(content)
+        dagster.tick()
+        assert "hour/sold/2024-03-05|Nice" in dagster.materialized(SOLD_BY_HOUR)
 
-    def test_a_file_that_was_adopted_is_told(self, dagster: Dagster) -> None:
-        dagster.complete()
-        with dg.DagsterInstance.ephemeral() as other:
-            elsewhere = Dagster(dagster.project, other)
-            elsewhere.tick()
-            place = dagster.project.store.location(SHOPS.partition("hour/sold", DAY_5, "Nice"))
-            content = Path(place).read_bytes()
-            Path(place).unlink()
-            dagster.tick()
-            Path(place).write_bytes(content)
-            dagster.tick()
-            assert "hour/sold/2024-03-05|Nice" in dagster.materialized(SOLD_BY_HOUR)
-
-    def test_nothing_is_told_twice(self, dagster: Dagster) -> None:
-        dagster.complete()
+    def test_nothing_is_told_twice_also_when_the_cursor_is_lost(self, untold: Dagster) -> None:
         for _ in range(3):
-            dagster.tick()
-            dagster.cursor = None
-        assert {len(dagster.events(q)) for q in (SOLD, REVENUE)} == {14}
+            untold.tick()
+            untold.cursor = None
+        assert {len(untold.events(q)) for q in (SOLD, REVENUE)} == {14}
 
     def test_a_damaged_file_keeps_nothing_else_from_being_told_or_launched(
-        self, dagster: Dagster
+        self, untold: Dagster
     ) -> None:
-        dagster.complete()
+        store = untold.project.store
         damaged = SHOPS.partition("article/sold", DAY_5, "Paris")
-        Path(dagster.project.store.location(damaged)).write_bytes(b"")
-        Path(
-            dagster.project.store.location(SHOPS.partition("hour/sold", DAY_4, "Lyon"))
-        ).unlink()
-        with dg.DagsterInstance.ephemeral() as thrown_away:
-            anew = Dagster(dagster.project, thrown_away)
-            assert told(anew.tick_and_run()) == ["1 partitions: hour; all units; 2024-03-04"]
-            anew.tick()
-            assert len(anew.materialized(*SHOPS.queries)) == 45
-            assert "article/sold/2024-03-05|Paris" not in anew.materialized(SOLD)
+        Path(store.location(damaged)).write_bytes(b"")
+        Path(store.location(SHOPS.partition("hour/sold", DAY_4, "Lyon"))).unlink()
+        assert told(untold.tick_and_run()) == ["1 partitions: hour; all units; 2024-03-04"]
+        assert untold.settled() == NOTHING_MISSING
+        assert len(untold.materialized(*SHOPS.queries)) == 45
+        assert "article/sold/2024-03-05|Paris" not in untold.materialized(SOLD)

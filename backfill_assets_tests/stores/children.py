@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+# Arrow imports it with its first array: once here, and not in every child.
+import pandas  # noqa: F401
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 

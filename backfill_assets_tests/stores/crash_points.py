@@ -79,4 +79,4 @@ def _count_calls(number: int, report: int) -> None:
 
     for module, name in _CALLS:
         setattr(module, name, counted(name, getattr(module, name)))
-    os.write = counted("write", cut)  # type: ignore[assignment]
+    os.write = counted("write", cut)

@@ -6,6 +6,7 @@ import os
 import signal
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -353,10 +354,7 @@ def test_of_many_publishers_of_other_content_one_links_and_the_others_are_refuse
                 return [p.partition for p in refusal.published]
 
     with ExitStack() as stack:
-        children = [
-            stack.enter_context(child(lambda n=n: publisher(n)))  # type: ignore[misc]
-            for n in range(PUBLISHERS)
-        ]
+        children = [stack.enter_context(child(partial(publisher, n))) for n in range(PUBLISHERS)]
         gate.open()
         published = [c.answer() for c in children]
 
@@ -377,10 +375,7 @@ def test_replacements_by_many_processes_leave_one_of_them_whole(root: Path) -> N
             publish(a_store(root), GROUP, [number], replace=True)
 
     with ExitStack() as stack:
-        children = [
-            stack.enter_context(child(lambda n=n: replacer(n)))  # type: ignore[misc]
-            for n in range(PUBLISHERS)
-        ]
+        children = [stack.enter_context(child(partial(replacer, n))) for n in range(PUBLISHERS)]
         gate.open()
         for running in children:
             running.answer()

@@ -229,9 +229,6 @@ def test_normal_all_null_and_empty_days_have_one_schema_and_read_together(root: 
     assert len(frame) == 4
 
 
-# Damage
-
-
 def truncated(content: bytes) -> bytes:
     return content[:-7]
 

@@ -62,9 +62,6 @@ def values_of(store: LocalPartitionStore, partition: Any) -> list[Any]:
     return values
 
 
-# The root
-
-
 def test_a_root_that_is_a_file_is_refused_and_left_alone(root: Path) -> None:
     root.write_text("mine")
 
@@ -177,9 +174,6 @@ def test_a_changed_zone_is_refused_naming_both(root: Path) -> None:
 def test_an_unknown_file_format_is_refused_naming_the_known_ones(root: Path) -> None:
     with pytest.raises(SettingsError, match="'csv': choose one of parquet, json"):
         a_store(root, "csv")
-
-
-# The file system
 
 
 def test_a_root_that_cannot_be_written_is_refused_with_its_place(memory: Path) -> None:
@@ -386,9 +380,6 @@ def test_a_file_system_whose_links_or_renames_are_not_atomic_is_refused_when_ope
 
     assert files_below(root) == files
     assert attempts_left(root) == []
-
-
-# What stands at a target
 
 
 def a_foreign_file(target: Path) -> None:

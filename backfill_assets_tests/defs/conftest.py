@@ -1,0 +1,52 @@
+"""Real instances of Dagster on a real PostgreSQL, whose runs are executed in this process."""
+
+# ruff: noqa: TID251 - asks Dagster's own launcher of tests to execute runs at once
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from backfill_assets.resources.instance_storage import close_connections
+from backfill_assets_tests.resources import instances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from backfill_assets_tests.postgres_fixtures import Prepare
+
+AT_ONCE = """
+run_launcher:
+  module: dagster._core.launcher.sync_in_memory_run_launcher
+  class: SyncInMemoryRunLauncher
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where a store may be."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def instance(
+    clone_database: Callable[[str, Prepare], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dg.DagsterInstance]:
+    """An instance whose tables exist and are empty."""
+
+    def make_tables(url: str) -> None:
+        monkeypatch.setenv(instances.URL_VARIABLE, url)
+        with instances.open_instance(tmp_path / "template"):
+            close_connections()
+
+    url = clone_database("dagster instance", make_tables)
+    monkeypatch.setenv(instances.URL_VARIABLE, url)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text(instances.DAGSTER_YAML + AT_ONCE)
+    with dg.DagsterInstance.from_config(str(home)) as opened:
+        yield opened
+    close_connections()
