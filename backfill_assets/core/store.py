@@ -99,8 +99,11 @@ class Attempt(Protocol[TableT_contra]):
 class PartitionStore(Protocol[TableT]):
     """Committed files, and the only one to know their paths."""
 
+    def exists(self) -> bool:
+        """Return whether the store was begun."""
+
     def prepare(self) -> None:
-        """Make the store, or check that it is the one that is meant; attempts do it by themselves.
+        """Begin the store, or check that it is the one that is meant.
 
         Raises:
             StoreUnreadableError: it cannot be written, or it holds other things.

@@ -129,7 +129,6 @@ class Tick:
         return replace(hints, looked=state)
 
     def _unfinished(self) -> list[dg.DagsterRun]:
-        self._project.store.prepare()
         records = unfinished_runs(self._instance, [self._catalogue])
         failed = fail_abandoned_runs(
             self._instance, self._project.store, records, now=RealClock().now()

@@ -19,6 +19,7 @@ from backfill_assets.core.errors import SettingsError, SourceError
 from backfill_assets.resources.abandoned_runs import fail_abandoned_runs, unfinished_runs
 from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.dagster_processes import DagsterProcesses
+from backfill_assets.resources.known_stores import begin_store
 from backfill_assets.resources.settings import dagster_database_url, source_database_url
 from backfill_assets.stores.postgres.errors import PostgresError
 
@@ -69,7 +70,9 @@ class Up:
                     processes.stop()
 
     def _prepare(self, port: int) -> DagsterProcesses:
-        self._project.store.prepare()
+        begin_store(
+            self._project.store, self._settings.store_root, self._settings.home / "stores.json"
+        )
         self._say(f"Store       {self._settings.store_root}")
         where = "your server" if self._settings.database_url else "embedded"
         url = self._despite_kills(source_database_url)

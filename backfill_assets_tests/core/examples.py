@@ -45,6 +45,7 @@ def a_plan(
     present: Iterable[str] = (),
     held: Iterable[str] = (),
     in_flight: Iterable[str] = (),
+    backing_off: Iterable[str] = (),
     now: datetime = NOW,
 ) -> Plan:
     """Return the plan of what is named."""
@@ -53,6 +54,7 @@ def a_plan(
         present=a_set(catalogue, present),
         held=a_set(catalogue, held),
         in_flight=a_set(catalogue, in_flight),
+        backing_off=a_set(catalogue, backing_off),
         now=now,
     )
 

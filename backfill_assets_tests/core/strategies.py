@@ -153,6 +153,7 @@ class Situation:
     present: PartitionSet
     held: PartitionSet
     in_flight: PartitionSet
+    backing_off: PartitionSet
     now: datetime
 
     def plan(self) -> Plan:
@@ -161,21 +162,23 @@ class Situation:
             present=self.present,
             held=self.held,
             in_flight=self.in_flight,
+            backing_off=self.backing_off,
             now=self.now,
         )
 
 
 @st.composite
 def situations(draw: st.DrawFn) -> Situation:
-    """Draw a catalogue, an instant, and what is present, held and in flight."""
+    """Draw a catalogue, an instant, and what is present, held, in flight and backing off."""
     catalogue = draw(catalogues())
-    # Nothing half of the time: holds and runs in flight are the exception.
+    # Nothing half of the time: holds, runs in flight and failures are the exception.
     nothing = st.just(PartitionSet.empty(catalogue))
     return Situation(
         catalogue=catalogue,
         present=draw(subsets(catalogue)),
         held=draw(nothing | subsets(catalogue)),
         in_flight=draw(nothing | subsets(catalogue)),
+        backing_off=draw(nothing | subsets(catalogue)),
         now=draw(instants(catalogue)),
     )
 

@@ -225,6 +225,29 @@ def test_days_go_back_from_the_last_and_leave_out_what_never_was() -> None:
     assert list(apia.days(date(2011, 12, 29), date(2011, 12, 30))) == [date(2011, 12, 29)]
 
 
+@pytest.mark.parametrize(
+    ("now", "closed", "still_open"),
+    [
+        (datetime(2011, 12, 28, 9, 59, tzinfo=UTC), date(2011, 12, 26), date(2011, 12, 28)),
+        (datetime(2011, 12, 29, 10, tzinfo=UTC), date(2011, 12, 28), date(2011, 12, 29)),
+        (datetime(2011, 12, 30, 10, tzinfo=UTC), date(2011, 12, 29), date(2011, 12, 31)),
+        (datetime(2011, 12, 31, 10, tzinfo=UTC), date(2011, 12, 31), date(2012, 1, 1)),
+        (datetime(2012, 1, 1, 10, tzinfo=UTC), date(2012, 1, 1), None),
+        (datetime(2031, 1, 1, tzinfo=UTC), date(2012, 1, 1), None),
+    ],
+)
+def test_closed_days_end_with_the_catalogue_and_open_ones_follow_them(
+    now: datetime, closed: date, still_open: date | None
+) -> None:
+    catalogue = a_catalogue(
+        closing=ClosingPolicy(zone=ZoneInfo("Pacific/Apia")),
+        first_day=date(2011, 12, 28),
+        last_day=date(2012, 1, 1),
+    )
+    assert catalogue.latest_closed_day(now) == closed
+    assert catalogue.first_open_day(now) == still_open
+
+
 def test_a_unit_is_open_from_its_first_day_to_its_last_both_included() -> None:
     unit = Unit("JFK", date(2013, 8, 2), date(2013, 8, 3))
     days = [date(2013, 8, day) for day in (1, 2, 3, 4)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -125,13 +126,8 @@ def test_the_newest_closed_day_goes_first_and_by_itself(situation: Situation, so
 def test_whole_days_of_a_grid_go_in_the_order_of_the_plan(
     situation: Situation, max_days: int | None
 ) -> None:
-    free = Situation(
-        situation.catalogue,
-        situation.present,
-        situation.held,
-        PartitionSet.empty(situation.catalogue),
-        situation.now,
-    ).plan()
+    nothing = PartitionSet.empty(situation.catalogue)
+    free = replace(situation, in_flight=nothing, backing_off=nothing).plan()
     cycles = cycles_of(free, Bounds(max_days=max_days))
     for grid in situation.catalogue.grids:
         taken = [p for cycle in cycles for p in cycle.partitions if p.query in grid.queries]
@@ -169,7 +165,7 @@ def test_ticks_with_changing_bounds_crashes_and_deletions_end_in_the_same_store(
 
     wanted = situation.present | plan_of(situation.present, nothing).work
     present = situation.present
-    for in_flight in (situation.in_flight, nothing, nothing):
+    for in_flight in (situation.in_flight, situation.backing_off, nothing):
         plan = plan_of(present, in_flight)
         if not plan.work:
             continue
@@ -326,7 +322,7 @@ def test_a_range_of_units_stops_before_a_unit_that_is_in_flight() -> None:
 
 def test_an_endless_failure_starves_nothing_else() -> None:
     failing = [f"hour/departures/2013-08-{day:02}/JFK" for day in range(1, 11)]
-    plan = a_plan(a_catalogue(), in_flight=failing, now=TEN_DAYS)
+    plan = a_plan(a_catalogue(), backing_off=failing, now=TEN_DAYS)
     taken = [p for cycle in plan.cycles(Bounds(max_days=3)) for p in cycle.partitions]
     assert len(taken) == 50
     assert set(names(taken)) == set(names(plan.missing)) - set(failing)
@@ -342,6 +338,11 @@ def test_a_deleted_file_of_the_newest_day_is_taken_up_before_history() -> None:
         ["hour/departures/2013-08-10/JFK"],
         ["carrier/departures/2013-08-02/LGA"],
     ]
+
+
+def test_the_last_day_of_a_catalogue_that_has_ended_also_goes_by_itself() -> None:
+    plan = a_plan(a_catalogue(last_day=date(2013, 8, 4)), now=TEN_DAYS)
+    assert outline(cycles_of(plan)) == [(4, 4, 6, None), (3, 1, 18, None)]
 
 
 def test_nothing_missing_is_no_cycle() -> None:

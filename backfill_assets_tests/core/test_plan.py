@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,10 +73,14 @@ def test_expected_is_held_committed_or_missing_and_never_two_of_them(situation: 
 
 
 @given(situations())
-def test_work_is_what_is_missing_and_not_in_flight(situation: Situation) -> None:
+def test_work_is_missing_and_neither_in_flight_nor_backing_off(situation: Situation) -> None:
     plan = situation.plan()
-    assert set(plan.work) == set(plan.missing) - set(situation.in_flight)
-    assert set(plan.blocked) == set(plan.missing) & set(situation.in_flight)
+    missing, in_flight = set(plan.missing), set(situation.in_flight)
+    backing_off = set(situation.backing_off)
+    assert set(plan.work) == missing - in_flight - backing_off
+    assert set(plan.in_flight) == missing & in_flight
+    assert set(plan.backing_off) == missing & backing_off
+    assert set(plan.blocked) == missing & (in_flight | backing_off)
     assert set(plan.unexpected) == set(situation.present) - set(plan.expected)
 
 
@@ -97,13 +102,7 @@ def test_committing_what_is_missing_leaves_nothing_missing(situation: Situation)
 @given(situations(), st.timedeltas(timedelta(0), timedelta(days=4)))
 def test_time_only_adds_to_what_is_expected(situation: Situation, later: timedelta) -> None:
     before = situation.plan()
-    after = Situation(
-        situation.catalogue,
-        situation.present,
-        situation.held,
-        situation.in_flight,
-        situation.now + later,
-    ).plan()
+    after = replace(situation, now=situation.now + later).plan()
     assert not before.expected - after.expected
 
 
@@ -113,6 +112,7 @@ def test_the_five_states_say_why() -> None:
         present=["carrier/departures/2013-08-03/JFK"],
         held=["carrier/departures/2013-08-03/LGA"],
         in_flight=["carrier/departures/2013-08-02/EWR"],
+        backing_off=["carrier/departures/2013-08-02/EWR", "carrier/departures/2013-08-02/JFK"],
     )
     assert states(
         plan,
@@ -122,6 +122,7 @@ def test_the_five_states_say_why() -> None:
         "carrier/departures/2013-08-03/JFK",
         "carrier/departures/2013-08-03/EWR",
         "carrier/departures/2013-08-02/EWR",
+        "carrier/departures/2013-08-02/JFK",
     ) == [
         ("not expected", "carrier/departures begins on 2013-08-01"),
         ("open", "its day closes at 2013-08-06T08:00:00-04:00"),
@@ -129,6 +130,7 @@ def test_the_five_states_say_why() -> None:
         ("committed", "its file stands in the store"),
         ("missing", "no committed file; the next cycles take it up"),
         ("missing", "a run that takes it up is in flight"),
+        ("missing", "it failed lately and backs off"),
     ]
 
 
@@ -214,6 +216,7 @@ def test_a_query_is_expected_from_its_first_day_on() -> None:
 def test_nothing_is_expected_after_the_last_day_nor_before_the_first_has_closed() -> None:
     ended = a_plan(a_catalogue(last_day=date(2013, 8, 2)), now=NOW + timedelta(days=99))
     assert ended.expected.days() == [date(2013, 8, 2), date(2013, 8, 1)]
+    assert ended.latest_closed_day == date(2013, 8, 2)
     future = a_plan(a_catalogue(first_day=date(2013, 9, 1)))
     assert not future.expected
     assert not future.missing

@@ -126,7 +126,7 @@ def test_a_run_of_the_sensor_that_a_bound_ended_says_which_and_what_is_left(
         "left": 10,
     }
     dagster.complete()
-    assert partitions(dagster.events(SOLD)) == list(keys(dagster))[3:]
+    assert sorted(partitions(dagster.events(SOLD))) == sorted(keys(dagster))
 
 
 def test_the_sensor_does_not_tell_again_what_stood_committed(dagster: Dagster) -> None:
@@ -184,7 +184,8 @@ def test_replacing_what_the_source_cannot_give_leaves_the_old_file(
     broken = Dagster(a_project(root, source=Shops(factor=2, failing={DAY_5})), instance)
     tags = a_range("2024-03-04|Paris", "2024-03-05|Paris") | {ON_COMMITTED_TAG: "replace"}
     result = broken.ask([SOLD], tags)
-    assert "1 days could not be computed (2024-03-05)" in failures(result)[0]
+    assert "(2024-03-05)" in failures(result)[0]
+    assert "the till of 2024-03-05 is broken" in failures(result)[0]
     assert partitions(broken.events(SOLD)) == ["2024-03-04|Paris"]
     values = [
         broken.project.store.read(SHOPS.partition("article/sold", day, "Paris"))

@@ -122,10 +122,13 @@ def a_project(
     bounds: Bounds | None = None,
     runs_in_flight: int = 2,
 ) -> Project:
-    """Return a project whose store is at a folder."""
+    """Return a project whose store is at a folder; it is begun where there is no folder yet."""
+    store = LocalPartitionStore(root, [catalogue])
+    if not root.exists():
+        store.prepare()
     return Project(
         data_sets=[DataSet(catalogue, source or Shops())],
-        store=LocalPartitionStore(root, [catalogue]),
+        store=store,
         clock=FixedClock(now),
         bounds=bounds or Bounds(),
         runs_in_flight=runs_in_flight,
@@ -148,7 +151,6 @@ def committed(project: Project) -> PartitionSet:
 
 def fill(project: Project, *, days: Iterable[date] | None = None) -> None:
     """Commit what is missing, of some days or of all, without Dagster."""
-    project.store.prepare()
     missing = project.plan(project.catalogues[0]).missing
     wanted = set(missing.days()) if days is None else set(days)
     source = Shops()

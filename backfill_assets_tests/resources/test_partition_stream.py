@@ -54,7 +54,6 @@ def a_stream(
 ) -> PartitionStream:
     """Return the stream of the queries by article over some days, as a run would have it."""
     project = a_project(root, catalogue=catalogue, source=source, now=now)
-    project.store.prepare()
     queries = [catalogue.query("article/sold"), catalogue.query("article/revenue")]
     asked = rectangle(*queries, first=first, last=last, units=UNITS, catalogue=catalogue)
     return PartitionStream(
@@ -141,12 +140,12 @@ def test_the_next_group_is_computed_only_when_it_is_asked_for(root: Path) -> Non
 def test_a_day_that_fails_is_named_in_the_end_and_the_others_are_given(root: Path) -> None:
     source = Shops(failing={DAY_3})
     stream = a_stream(root, source)
-    days = [[partition.day for partition, _ in group][0] for group in commit(stream)]
+    days = [next(partition.day for partition, _ in group) for group in commit(stream)]
     assert days == [DAY_5, DAY_4, DAY_2, DAY_1]
     assert stream.left.days() == [DAY_3]
     with pytest.raises(
         SourceError,
-        match=r"1 days could not be computed \(2024-03-03\), and the others are committed\. "
+        match=r"1 days could not be .*\(2024-03-03\), and the others are committed\. "
         r"The first failure: the till of 2024-03-03 is broken",
     ):
         stream.finish()

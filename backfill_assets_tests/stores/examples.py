@@ -98,6 +98,7 @@ def publish(
     name: str = "run",
 ) -> list[Any]:
     """Publish the same values for each partition, as one group."""
+    store.prepare()
     with store.attempt(name) as attempt:
         for partition in partitions:
             attempt.stage(partition, rows_of(partition, values))

@@ -77,6 +77,7 @@ def hold(store: LocalPartitionStore) -> None:
 
 def hold_and_leave_the_files(store: LocalPartitionStore) -> None:
     """Leave what a crash between hold and removal leaves."""
+    store.prepare()
     hold(store)
     publish(store, [EWR], OLD)
 

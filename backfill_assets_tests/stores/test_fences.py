@@ -289,6 +289,7 @@ def test_where_locks_do_not_work_only_an_attempt_older_than_the_longest_run_is_s
 
 def test_revoking_touches_no_lock_of_the_store_itself(root: Path) -> None:
     store = a_store(root)
+    store.prepare()
     with store.attempt("run-1"):
         assert store.revoke("") == 1
 
@@ -342,6 +343,7 @@ def test_of_many_publishers_of_other_content_one_links_and_the_others_are_refuse
     root: Path,
 ) -> None:
     gate = Gate()
+    a_store(root).prepare()
 
     def publisher(number: int) -> list[Partition]:
         gate.wait()

@@ -131,6 +131,7 @@ def test_rows_give_the_same_bytes_as_frame_table_slice_or_chunks(root: Path, nam
     contents = set()
     for number, frame in enumerate(frames):
         store = a_store(root / str(number), name)
+        store.prepare()
         with store.attempt(f"run-{number}") as attempt:
             attempt.stage(JFK, frame)
             attempt.publish()
@@ -204,6 +205,7 @@ def test_the_digest_is_the_same_in_every_format(root: Path) -> None:
 
 def test_normal_all_null_and_empty_days_have_one_schema_and_read_together(root: Path) -> None:
     store = a_store(root)
+    store.prepare()
     days = {date(2013, 8, 1): [1.5, None], DAY: [None, None], NEXT_DAY: []}
     for day, values in days.items():
         frame = pd.DataFrame({"carrier": ["AA", "B6"][: len(values)], "value": values})
@@ -300,6 +302,7 @@ def test_a_bit_that_flips_is_corruption_or_changes_nothing_that_is_read(
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_flipped_bit_of_a_value_is_noticed(root: Path, name: str) -> None:
     store = a_store(root, name)
+    store.prepare()
     number, text = 1.2345678901234567, "CARRIER"
     with store.attempt("run") as attempt:
         attempt.stage(JFK_DELAY, pa.table({"carrier": [text], "value": [number]}))

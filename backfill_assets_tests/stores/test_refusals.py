@@ -523,6 +523,7 @@ def test_a_file_where_a_folder_must_be_is_named_and_left_alone(
 
 def test_a_folder_that_is_removed_between_two_groups_is_made_again(root: Path) -> None:
     store = a_store(root)
+    store.prepare()
     with store.attempt("run") as attempt:
         attempt.stage(EWR, rows_of(EWR))
         attempt.publish()
@@ -537,6 +538,7 @@ def test_a_write_that_the_types_refuse_names_the_partition_and_leaves_the_group_
     root: Path,
 ) -> None:
     store = a_store(root)
+    store.prepare()
     with store.attempt("run") as attempt:
         attempt.stage(EWR, rows_of(EWR))
         with pytest.raises(Exception, match="flights/carrier/departures/2013-08-03/JFK"):
@@ -544,3 +546,15 @@ def test_a_write_that_the_types_refuse_names_the_partition_and_leaves_the_group_
         attempt.publish()
 
     assert list(store.scan(FLIGHTS).committed) == [EWR]
+
+
+def test_nothing_but_preparing_begins_a_store_where_one_was_lost(root: Path) -> None:
+    store = a_store(root)
+
+    lost = pytest.raises(StoreUnreadableError, match="is not a store, or is not mounted")
+    with lost, store.attempt("run"):
+        pass
+    with pytest.raises(StoreUnreadableError, match="is not a store, or is not mounted"):
+        store.hold([EWR], "why not")
+
+    assert not root.exists()

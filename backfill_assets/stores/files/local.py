@@ -42,7 +42,7 @@ class LocalPartitionStore:
     """Committed files below one directory of one file system.
 
     Args:
-        root: The store's folder. Made when the first attempt is opened.
+        root: The store's folder; `prepare` begins a store there.
         catalogues: All that the store may hold.
         file_format: ``parquet`` or ``json``; for all files of the store.
     """
@@ -56,26 +56,28 @@ class LocalPartitionStore:
         self._identity = identity.Identity.of(catalogues, file_format, COMMIT_PROTOCOL)
         self._layout = Layout(self.root, self._format.suffix)
         self._attempts = AttemptFolder(self.root, longest_run=LONGEST_RUN)
-        self._is_prepared = False
+        self._is_proved = False
 
     def exists(self) -> bool:
         """Return whether the root is a store already."""
         return identity.read(self.root) is not None
 
     def prepare(self) -> None:
-        """Make or check the root's identity, and prove that publishing is atomic there.
+        """Begin the store, or check its identity, and prove that publishing is atomic there.
+
+        Only whoever starts the project calls this: nothing else begins a store where one was lost.
 
         Raises:
             StoreUnreadableError: the root cannot be written, or holds other things.
             StoreUnsupportedError: other settings made it, or its file system lacks what is needed.
         """
-        if self._is_prepared:
+        if self._is_proved:
             self._check_identity()  # a root that was unmounted since is no new store
-        else:
-            identity.refuse_foreign(self.root)  # before anything is written there
-            prove_links_and_renames(self.root, self._attempts)
-            identity.establish(self.root, self._attempts, self._identity)
-            self._is_prepared = True
+            return
+        identity.refuse_foreign(self.root)  # before anything is written there
+        prove_links_and_renames(self.root, self._attempts)
+        self._is_proved = True
+        identity.establish(self.root, self._attempts, self._identity)
 
     def scan(self, catalogue: Catalogue, *, within: PartitionSet | None = None) -> Inventory:
         """Return what stands in the store for one catalogue."""
@@ -86,7 +88,7 @@ class LocalPartitionStore:
     @contextmanager
     def attempt(self, name: str) -> Iterator[LocalAttempt]:
         """Open an attempt; it is alive until the context or the process ends."""
-        self.prepare()
+        self._check_writable()
         with self._attempts.open(name) as directory, self._flusher() as flusher:
             yield LocalAttempt(directory, self._format, flusher, self._data_file)
 
@@ -133,7 +135,7 @@ class LocalPartitionStore:
         A crash leaves each partition held or as it was; the hold wins over a file that is left.
         """
         holds = {Path(self._hold_file(partition)): partition for partition in partitions}
-        self.prepare()
+        self._check_writable()
         with self._attempts.open("hold") as folder, self._flusher() as flusher:
             with translated("holding"):
                 drafts = [_draft(folder, p, reason) for p in holds.values()]
@@ -171,6 +173,13 @@ class LocalPartitionStore:
     def location(self, partition: Partition) -> str:
         """Return the path of a partition's file."""
         return self._data_file(partition)
+
+    def _check_writable(self) -> None:
+        """Check the identity, and once in a process that publishing is atomic here."""
+        self._check_identity()
+        if not self._is_proved:
+            prove_links_and_renames(self.root, self._attempts)
+            self._is_proved = True
 
     def _check_identity(self) -> None:
         found = identity.read(self.root)
