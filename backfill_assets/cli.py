@@ -118,6 +118,12 @@ def release(partitions: Annotated[str, typer.Argument(help=FORM)]) -> None:
 
 
 @app.command()
+def restate(partitions: Annotated[str, typer.Argument(help=FORM)]) -> None:
+    """Have committed partitions made again and replaced: after missing work, newest first."""
+    _out.print(f"To be restated: {operations.restate(project(), partitions)}")
+
+
+@app.command()
 def verify(*, as_json: Json = False) -> None:
     """Read every committed file, and check digest, schema and key."""
     unsound: list[str] = []

@@ -53,21 +53,27 @@ class Assignment:
         )
 
 
-def assign(plan: Plan, requested: PartitionSet, *, replace: bool) -> Assignment:
+def assign(
+    plan: Plan, requested: PartitionSet, *, replace: bool, stale_only: bool = False
+) -> Assignment:
     """Sort the requested partitions by what becomes of them.
 
     Args:
         replace: Whether committed partitions are computed again and replaced.
+        stale_only: Of the committed ones, replace only those that are stale.
     """
     held = plan.held & requested
     committed = plan.committed & requested
     missing = plan.missing & requested
+    again = committed & plan.stale if stale_only else committed
+    if not replace:
+        again = PartitionSet.empty(plan.catalogue)
     rest = requested - held - committed - missing
     still_open = PartitionSet.of(plan.catalogue, (p for p in rest if plan.state(p) is State.OPEN))
     return Assignment(
         plan=plan,
-        compute=missing | committed if replace else missing,
-        skip=PartitionSet.empty(plan.catalogue) if replace else committed,
+        compute=missing | again,
+        skip=committed - again,
         refuse=still_open | held,
         not_expected=rest - still_open,
     )

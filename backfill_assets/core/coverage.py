@@ -23,6 +23,7 @@ class Counts:
     Attributes:
         expected: Closed and expected: committed + missing + held.
         backing_off: Of the missing ones, those that failed lately and wait.
+        stale: Of the committed ones, those that will be made again.
         unexpected: Present and not expected; counted in none of the others.
     """
 
@@ -31,6 +32,7 @@ class Counts:
     missing: int
     backing_off: int
     held: int
+    stale: int
     unexpected: int
 
     @property
@@ -107,8 +109,9 @@ class Coverage:
             expected=count(plan.expected),
             committed=count(plan.committed),
             missing=count(plan.missing),
-            backing_off=count(plan.backing_off),
+            backing_off=count(plan.backing_off & plan.missing),
             held=count(plan.held),
+            stale=count(plan.stale),
             unexpected=count(plan.unexpected),
         )
 

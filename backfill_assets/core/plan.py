@@ -38,8 +38,9 @@ class Plan:
         committed: Expected and present.
         held: Withdrawn by a person or a saga; never work.
         missing: Expected, neither present nor held.
-        in_flight: Missing, and taken up by an unfinished run.
-        backing_off: Missing, and not to be tried again yet: it failed lately.
+        in_flight: Missing or stale, and taken up by an unfinished run.
+        backing_off: Missing or stale, and not to be tried again yet: it failed lately.
+        stale: Committed, and to be made again; it stands as it is until then.
         unexpected: Present, but no longer expected.
     """
 
@@ -52,12 +53,13 @@ class Plan:
     missing: PartitionSet
     in_flight: PartitionSet
     backing_off: PartitionSet
+    stale: PartitionSet
     unexpected: PartitionSet
 
     @property
     def blocked(self) -> PartitionSet:
         """Missing, but not to be taken up now."""
-        return self.in_flight | self.backing_off
+        return self.missing & (self.in_flight | self.backing_off)
 
     @property
     def work(self) -> PartitionSet:
@@ -65,13 +67,13 @@ class Plan:
         return self.missing - self.blocked
 
     def cycles(self, bounds: Bounds) -> Iterator[Cycle]:
-        """Yield the cycles that would complete the work, the first one first."""
-        work, blocked = self.work, self.blocked
-        while work:
-            cycle = next_cycle(work, blocked, self.latest_closed_day, bounds)
-            yield cycle
-            work = work - cycle.partitions
-            blocked = blocked | cycle.partitions
+        """Yield the cycles that would complete the missing work, the first one first."""
+        yield from _cycles(self.work, self.blocked, self.latest_closed_day, bounds)
+
+    def restating_cycles(self, bounds: Bounds) -> Iterator[Cycle]:
+        """Yield the cycles that would make everything stale again, newest first."""
+        work = self.stale - self.in_flight - self.backing_off
+        yield from _cycles(work, self.missing | (self.stale - work), self.latest_closed_day, bounds)
 
     def state(self, partition: Partition) -> State:
         """Return the state of one partition."""
@@ -89,7 +91,8 @@ class Plan:
         if partition in self.held:
             return State.HELD, "a hold stands for it"
         if partition in self.committed:
-            return State.COMMITTED, "its file stands in the store"
+            more = "; it is stale, and will be made again" if partition in self.stale else ""
+            return State.COMMITTED, f"its file stands in the store{more}"
         return State.MISSING, self._why_missing(partition)
 
     def _why_missing(self, partition: Partition) -> str:
@@ -98,6 +101,16 @@ class Plan:
         if partition in self.backing_off:
             return "it failed lately and backs off"
         return "no committed file; the next cycles take it up"
+
+
+def _cycles(
+    work: PartitionSet, blocked: PartitionSet, latest_closed_day: date, bounds: Bounds
+) -> Iterator[Cycle]:
+    while work:
+        cycle = next_cycle(work, blocked, latest_closed_day, bounds)
+        yield cycle
+        work = work - cycle.partitions
+        blocked = blocked | cycle.partitions
 
 
 def expected_partitions(catalogue: Catalogue, latest_closed_day: date) -> PartitionSet:
@@ -123,6 +136,7 @@ def make_plan(
     in_flight: PartitionSet,
     now: datetime,
     backing_off: PartitionSet | None = None,
+    stale: PartitionSet | None = None,
 ) -> Plan:
     """Compute what is missing at ``now``, which must be aware, from what stands in the store."""
     latest = catalogue.latest_closed_day(now)
@@ -130,6 +144,7 @@ def make_plan(
     held_now = held & expected
     committed = (present & expected) - held_now
     missing = expected - committed - held_now
+    stale_now = committed & (stale or PartitionSet.empty(catalogue))
     return Plan(
         catalogue=catalogue,
         now=now,
@@ -138,7 +153,8 @@ def make_plan(
         committed=committed,
         held=held_now,
         missing=missing,
-        in_flight=missing & in_flight,
-        backing_off=missing & (backing_off or PartitionSet.empty(catalogue)),
+        in_flight=(missing | stale_now) & in_flight,
+        backing_off=(missing | stale_now) & (backing_off or PartitionSet.empty(catalogue)),
+        stale=stale_now,
         unexpected=present - expected,
     )

@@ -41,12 +41,14 @@ class Inventory:
     Attributes:
         committed: Partitions with a committed file, expected or not.
         held: Partitions with a hold; a hold wins over a file.
+        restating: Partitions that somebody wishes to be made again.
         strangers: Paths below the catalogue that are no partition of it, sorted, the first few.
         strangers_count: How many such paths there are.
     """
 
     committed: PartitionSet
     held: PartitionSet
+    restating: PartitionSet
     strangers: tuple[str, ...]
     strangers_count: int
 
@@ -86,7 +88,7 @@ class Attempt(Protocol[TableT_contra]):
 
         A crash leaves each target absent or whole. Readers never see a partial file. A concurrent
         publisher of the same content is adopted; of other content, refused. With ``replace`` the
-        target's old content stands until the new one is whole.
+        target's old content stands until the new one is whole, and a wish to restate is fulfilled.
 
         Raises:
             ContentConflictError: a target already holds another digest.
@@ -159,6 +161,12 @@ class PartitionStore(Protocol[TableT]):
 
     def release(self, partitions: Sequence[Partition]) -> None:
         """Make held partitions missing again."""
+
+    def ask_to_restate(self, partitions: Sequence[Partition]) -> None:
+        """Have committed partitions made again: each stands as it is until its new file does.
+
+        The wish stands in the store until the partition was published again with ``replace``.
+        """
 
     def location(self, partition: Partition) -> str:
         """Return where a partition's file stands or would stand, for people to read."""

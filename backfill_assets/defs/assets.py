@@ -18,7 +18,13 @@ from backfill_assets.resources.event_log import automatic_events_deferred
 from backfill_assets.resources.partition_io_manager import wants_replacement
 from backfill_assets.resources.partition_stream import PartitionStream
 from backfill_assets.resources.project import DataSet, Project
-from backfill_assets.resources.run_requests import SENSOR_TAG, asset_key, requested_partitions
+from backfill_assets.resources.run_requests import (
+    ON_COMMITTED_TAG,
+    REPLACE_STALE,
+    SENSOR_TAG,
+    asset_key,
+    requested_partitions,
+)
 
 IO_MANAGER = "partition_io_manager"
 
@@ -85,7 +91,11 @@ def _stream(
 ) -> PartitionStream:
     requested = requested_partitions(data_set.catalogue, queries, tags)
     return PartitionStream(
-        assignment=project.assignment(requested, replace=wants_replacement(tags)),
+        assignment=project.assignment(
+            requested,
+            replace=wants_replacement(tags),
+            stale_only=tags.get(ON_COMMITTED_TAG) == REPLACE_STALE,
+        ),
         queries=queries,
         source=data_set.source,
         # Runs that a person launched are not bounded.

@@ -11,7 +11,7 @@ from backfill_assets.resources.project import Project
 
 
 def operation_jobs(project: Project) -> list[dg.JobDefinition]:
-    """Return the jobs that hold and release partitions."""
+    """Return the jobs that hold, release and restate partitions."""
 
     @dg.op(config_schema={"partitions": _selection_field(), "reason": dg.Field(str)})
     def hold(context: dg.OpExecutionContext) -> None:
@@ -23,6 +23,15 @@ def operation_jobs(project: Project) -> list[dg.JobDefinition]:
         chosen = context.op_config["partitions"]
         context.log.info(f"Released {_told(lambda: operations.release(project, chosen))}")
 
+    @dg.op(config_schema={"partitions": _selection_field()})
+    def restate(context: dg.OpExecutionContext) -> None:
+        chosen = context.op_config["partitions"]
+        context.log.info(f"To be restated: {_told(lambda: operations.restate(project, chosen))}")
+
+    @dg.job(description="Have committed partitions made again and replaced, after missing work.")
+    def restate_partitions() -> None:
+        restate()
+
     @dg.job(description="Withdraw partitions, and keep them withdrawn until they are released.")
     def hold_partitions() -> None:
         hold()
@@ -31,7 +40,7 @@ def operation_jobs(project: Project) -> list[dg.JobDefinition]:
     def release_partitions() -> None:
         release()
 
-    return [hold_partitions, release_partitions]
+    return [hold_partitions, release_partitions, restate_partitions]
 
 
 def _selection_field() -> dg.Field:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.coverage import Counts, Coverage, DayCoverage
     from backfill_assets.stores.failures import Failure
 
-COLUMNS = ("expected", "committed", "missing", "backing_off", "held", "unexpected")
+COLUMNS = ("expected", "committed", "missing", "backing_off", "held", "stale", "unexpected")
 DAYS_OF_WEEK = 7
 MOST_WEEKS = 320  # six years of columns can still be told apart
 

@@ -1,4 +1,4 @@
-"""What a person does to partitions: hold and release. The command line and the jobs share it."""
+"""What a person does to partitions; the command line and the jobs share it."""
 
 from __future__ import annotations
 
@@ -65,6 +65,23 @@ def release(project: Project, selection: str) -> Outcome:
     changed = wanted & plan.held
     project.store.release(list(changed))
     return Outcome(changed, wanted - plan.held)
+
+
+def restate(project: Project, selection: str) -> Outcome:
+    """Have the committed partitions of a selection made again and replaced, after missing work.
+
+    The wishes stand in the store: whatever is killed, the sensor goes on with them, newest first.
+
+    Raises:
+        UnknownPartitionError: the selection names something unknown, or nothing that is expected.
+    """
+    catalogue = catalogue_named_in(project, selection)
+    plan = project.plan(catalogue)
+    wanted = select(catalogue, selection, plan.latest_closed_day) & plan.expected
+    _refuse_nothing(selection, wanted)
+    changed = (wanted & plan.committed) - plan.stale
+    project.store.ask_to_restate(list(changed))
+    return Outcome(changed, wanted - changed)
 
 
 def catalogue_named_in(project: Project, selection: str) -> Catalogue:

@@ -23,6 +23,7 @@ from backfill_assets.resources.partition_stream import Group, PartitionStream
 from backfill_assets.resources.run_requests import (
     ON_COMMITTED_TAG,
     REPLACE,
+    REPLACE_STALE,
     SENSOR_TAG,
     asset_key,
     requested_partitions,
@@ -194,10 +195,10 @@ def wants_replacement(tags: Mapping[str, str]) -> bool:
         SourceError: the tag says neither ``skip`` nor ``replace``.
     """
     choice = tags.get(ON_COMMITTED_TAG, "skip")
-    if choice not in {"skip", REPLACE}:
+    if choice not in {"skip", REPLACE, REPLACE_STALE}:
         message = f"tag {ON_COMMITTED_TAG} is {choice!r}; give 'skip' or 'replace'"
         raise SourceError(message)
-    return choice == REPLACE
+    return choice != "skip"
 
 
 def committed_partition(

@@ -123,9 +123,12 @@ class Project:
             in_flight=in_flight or PartitionSet.empty(catalogue),
             now=now or self.clock.now(),
             backing_off=backing_off,
+            stale=inventory.restating,
         )
 
-    def assignment(self, requested: PartitionSet, *, replace: bool) -> Assignment:
+    def assignment(
+        self, requested: PartitionSet, *, replace: bool, stale_only: bool = False
+    ) -> Assignment:
         """Return what a run does with the partitions that it was asked for."""
         plan = self.plan(requested.catalogue, within=requested)
-        return assign(plan, requested, replace=replace)
+        return assign(plan, requested, replace=replace, stale_only=stale_only)

@@ -34,6 +34,7 @@ DEFER_TAG = "dagster/defer_asset_events"
 SENSOR_TAG = "backfill_assets/cycle"  # carried by the runs of the sensor: what the cycle takes up
 ON_COMMITTED_TAG = "backfill_assets/on_committed"
 REPLACE = "replace"
+REPLACE_STALE = "replace stale"  # of the runs with which the sensor restates
 
 UNFINISHED = (
     dg.DagsterRunStatus.QUEUED,
@@ -111,10 +112,15 @@ def job_queries(catalogue: Catalogue) -> dict[str, tuple[Query, ...]]:
     return {job_name(catalogue, grid.first_day): grid.queries for grid in catalogue.grids}
 
 
-def run_request(catalogue: Catalogue, cycle: Cycle, *, priority: int) -> dg.RunRequest:
+def run_request(
+    catalogue: Catalogue, cycle: Cycle, *, priority: int, restates: bool = False
+) -> dg.RunRequest:
     """Return the request for one cycle: one run over a rectangle, with just the assets that lack.
 
     It has no run key: a run key is spent for ever, also when its run fails.
+
+    Args:
+        restates: Whether the cycle makes stale partitions again.
     """
     tags = {
         RANGE_START_TAG: partition_key(cycle.first_day, cycle.units[0]),
@@ -123,6 +129,8 @@ def run_request(catalogue: Catalogue, cycle: Cycle, *, priority: int) -> dg.RunR
         DEFER_TAG: "true",
         SENSOR_TAG: describe(cycle),
     }
+    if restates:
+        tags[ON_COMMITTED_TAG] = REPLACE_STALE
     return dg.RunRequest(
         job_name=job_name(catalogue, cycle.queries[0].first_day),
         asset_selection=[asset_key(query) for query in cycle.queries],

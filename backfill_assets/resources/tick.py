@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 REPORT_SLICE = 2_000  # partitions told to Dagster in one tick, about 1 ms each; a tick has 60 s
 NEWEST_PRIORITY = 10  # overtakes a queue of history, and of runs that people launched
 HISTORY_PRIORITY = -10  # a person who waits goes before history
+RESTATING_PRIORITY = -20  # what is missing goes before what is stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,13 @@ class Tick:
         self._look_at(failures, plan)
         cycles = self._cycles_to_launch(plan, runs, hints)
         requests = [self._request(cycle, plan.latest_closed_day) for cycle in cycles]
+        if not cycles and not plan.work:
+            requests += self._restating_requests(plan, runs)
         if any(_is_newest(cycle, plan.latest_closed_day) for cycle in cycles):
             hints = replace(hints, newest_day=plan.latest_closed_day.isoformat())
         if not runs:
             hints = self._report_unreported(plan, hints)
-            if not cycles:
+            if not requests:
                 hints = self._look_at_coverage(plan, hints, requests)
         return dg.SensorResult(
             run_requests=requests,
@@ -160,6 +164,15 @@ class Tick:
     def _request(self, cycle: Cycle, newest: date) -> dg.RunRequest:
         priority = NEWEST_PRIORITY if _is_newest(cycle, newest) else HISTORY_PRIORITY
         return run_request(self._catalogue, cycle, priority=priority)
+
+    def _restating_requests(self, plan: Plan, runs: Sequence[dg.DagsterRun]) -> list[dg.RunRequest]:
+        """Have stale partitions made again: after missing work, newest first, bounded."""
+        room = self._project.runs_in_flight - len(runs)
+        cycles = islice(plan.restating_cycles(self._project.bounds), max(room, 0))
+        return [
+            run_request(self._catalogue, cycle, priority=RESTATING_PRIORITY, restates=True)
+            for cycle in cycles
+        ]
 
     def _report_unreported(self, plan: Plan, hints: Hints) -> Hints:
         """Tell Dagster about a slice of what stands committed and was never reported.

@@ -1,7 +1,5 @@
 """Real instances of Dagster on a real PostgreSQL, whose runs are executed in this process."""
 
-# ruff: noqa: TID251 - asks Dagster's own launcher of tests to execute runs at once
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -20,8 +18,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = """
 run_launcher:
-  module: dagster._core.launcher.sync_in_memory_run_launcher
-  class: SyncInMemoryRunLauncher
+  module: backfill_assets_tests.defs.launcher
+  class: LauncherOfTests
 """
 
 

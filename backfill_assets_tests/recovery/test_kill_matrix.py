@@ -39,7 +39,7 @@ KILLS: list[Role | str] = [
     *[EVERYTHING] * 2,
 ]
 BETWEEN_KILLS_SECONDS = (0.2, 2.5)
-PROGRESS_SECONDS = 30  # as long a kill waits for the work to go on; half of the kills do not wait
+PROGRESS_SECONDS = 15  # as long a kill waits for the work to go on; half of the kills do not wait
 VICTIM_SECONDS = 120  # until there is a process to be killed, which may be starting again
 COMPLETE_SECONDS = 900  # many times what it takes on a quiet machine
 REPORTED_SECONDS = 240
@@ -114,7 +114,7 @@ def test_a_year_that_is_killed_all_the_time_equals_an_undisturbed_one(
     print(f"KILL_SEED={seed}")  # noqa: T201 - for a failure
     choice = random.Random(seed)
     kills = choice.sample(KILLS, len(KILLS))
-    product = new_product(tick_seconds="2", max_days="30")
+    product = new_product(tick_seconds="2", max_days="40")
     sizes = {path: len(content) for path, content in year.items()}
     product.up()
     with Watcher(product.store, sizes, random.Random(seed)) as watcher:

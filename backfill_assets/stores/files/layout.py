@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.partitions import Partition, Query
 
 HOLD_SUFFIX = ".hold"  # beside a data file; wins over it
+RESTATE_SUFFIX = ".restate"  # beside a data file: make it again, and then remove this
 
 
 def is_regular_file(path: str) -> bool:
@@ -50,6 +51,10 @@ class Layout:
     def hold_file(self, catalogue: Catalogue, partition: Partition) -> str:
         """Return the path of a partition's hold."""
         return self._stem(catalogue, partition) + HOLD_SUFFIX
+
+    def restate_file(self, catalogue: Catalogue, partition: Partition) -> str:
+        """Return the path of a wish to make a partition again."""
+        return self._stem(catalogue, partition) + RESTATE_SUFFIX
 
     def _stem(self, catalogue: Catalogue, partition: Partition) -> str:
         folder = self.day_folder(partition.query, partition.day)

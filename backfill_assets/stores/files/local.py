@@ -90,7 +90,9 @@ class LocalPartitionStore:
         """Open an attempt; it is alive until the context or the process ends."""
         self._check_writable()
         with self._attempts.open(name) as directory, self._flusher() as flusher:
-            yield LocalAttempt(directory, self._format, flusher, self._data_file)
+            yield LocalAttempt(
+                directory, self._format, flusher, self._data_file, self._restate_file
+            )
 
     def is_alive(self, name: str) -> bool:
         """Return whether a process holds an attempt whose name begins with ``name``."""
@@ -170,6 +172,15 @@ class LocalPartitionStore:
                     hold.unlink(missing_ok=True)
             flusher.flush(self._folders_of(holds))
 
+    def ask_to_restate(self, partitions: Sequence[Partition]) -> None:
+        """Have committed partitions made again; a crash leaves each wish whole or absent."""
+        self._check_writable()
+        wishes = [Path(self._restate_file(partition)) for partition in partitions]
+        with translated("asking to restate"), self._flusher() as flusher:
+            for wish in wishes:
+                wish.touch()
+            flusher.flush(self._folders_of(wishes))
+
     def location(self, partition: Partition) -> str:
         """Return the path of a partition's file."""
         return self._data_file(partition)
@@ -236,6 +247,10 @@ class LocalPartitionStore:
 
     def _data_file(self, partition: Partition) -> str:
         return self._layout.data_file(self._catalogues[partition.query.catalogue], partition)
+
+    def _restate_file(self, partition: Partition) -> str:
+        catalogue = self._catalogues[partition.query.catalogue]
+        return self._layout.restate_file(catalogue, partition)
 
     def _hold_file(self, partition: Partition) -> str:
         return self._layout.hold_file(self._catalogues[partition.query.catalogue], partition)

@@ -51,6 +51,7 @@ class LocalAttempt:
     Args:
         directory: The attempt's directory; when it is gone, the attempt was revoked.
         target_of: Where a partition's file goes.
+        wish_of: Where the wish to restate a partition stands.
     """
 
     def __init__(
@@ -59,11 +60,13 @@ class LocalAttempt:
         file_format: FileFormat,
         flusher: Flusher,
         target_of: Callable[[Partition], str],
+        wish_of: Callable[[Partition], str],
     ) -> None:
         self._directory = directory
         self._format = file_format
         self._flusher = flusher
         self._target_of = target_of
+        self._wish_of = wish_of
         self._staged: list[_Staged] = []
         self._count = 0
         self._folders: set[str] = set()  # known to exist
@@ -107,6 +110,8 @@ class LocalAttempt:
                 refusals.append(refusal)
         self._flusher.flush(touched)
         self._remove(staged)
+        if replace:
+            self._fulfil_wishes(published)
         if refusals:
             raise _together(refusals, published)
         return published
@@ -202,6 +207,12 @@ class LocalAttempt:
                 path.mkdir(parents=True, exist_ok=True)
         self._folders |= folders
         return touched
+
+    def _fulfil_wishes(self, published: list[Published]) -> None:
+        """Remove the wishes to restate, after the new content is durable: a crash repeats it."""
+        for file in published:
+            with translated("fulfilling"), suppress(FileNotFoundError):
+                os.unlink(self._wish_of(file.partition))  # noqa: PTH108 - text, for speed
 
     def _remove(self, staged: list[_Staged]) -> None:
         for file in staged:

@@ -15,7 +15,7 @@ from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.partitions import parse_day
 from backfill_assets.core.store import Inventory
 from backfill_assets.stores.files.durability import translated
-from backfill_assets.stores.files.layout import HOLD_SUFFIX
+from backfill_assets.stores.files.layout import HOLD_SUFFIX, RESTATE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,10 +35,8 @@ def scan(layout: Layout, catalogue: Catalogue, within: PartitionSet | None = Non
         within: Look only at the queries and days of this set, and name no strangers.
     """
     found = _Findings()
-    committed = {}
-    held = {}
-    names = {s + layout.suffix: catalogue.unit_bits[u] for u, s in catalogue.unit_segments.items()}
-    holds = {s + HOLD_SUFFIX: catalogue.unit_bits[u] for u, s in catalogue.unit_segments.items()}
+    names = _names(catalogue, layout.suffix)
+    masks: list[dict[str, dict[date, int]]] = [{}, {}, {}]
     if within is None:
         _scan_outer_folders(layout, catalogue, found)
     for query in catalogue.queries:
@@ -46,13 +44,27 @@ def scan(layout: Layout, catalogue: Catalogue, within: PartitionSet | None = Non
             folders = _day_folders(layout, query, found)
         else:
             folders = ((d, layout.day_folder(query, d)) for d in within.masks.get(query.name, ()))
-        committed[query.name], held[query.name] = _scan_days(folders, names, holds, found)
+        for kind, days in zip(masks, _scan_days(folders, names, found), strict=True):
+            if days:
+                kind[query.name] = days
+    committed, held, restating = (PartitionSet(catalogue, kind) for kind in masks)
     return Inventory(
-        committed=PartitionSet(catalogue, {name: days for name, days in committed.items() if days}),
-        held=PartitionSet(catalogue, {name: days for name, days in held.items() if days}),
+        committed=committed,
+        held=held,
+        restating=restating,
         strangers=tuple(sorted(found.strangers)) if within is None else (),
         strangers_count=found.count if within is None else 0,
     )
+
+
+def _names(catalogue: Catalogue, suffix: str) -> dict[str, tuple[int, int]]:
+    """Return the kind (0 data, 1 hold, 2 restate) and the unit's bit of every name that counts."""
+    kinds = (suffix, HOLD_SUFFIX, RESTATE_SUFFIX)
+    return {
+        segment + kind_suffix: (kind, catalogue.unit_bits[unit])
+        for unit, segment in catalogue.unit_segments.items()
+        for kind, kind_suffix in enumerate(kinds)
+    }
 
 
 @dataclass(slots=True)
@@ -92,38 +104,28 @@ def _day_folders(layout: Layout, query: Query, found: _Findings) -> Iterator[tup
 
 
 def _scan_days(
-    folders: Iterable[tuple[date, str]],
-    names: dict[str, int],
-    holds: dict[str, int],
-    found: _Findings,
-) -> tuple[dict[date, int], dict[date, int]]:
-    """Return the committed and the held units of each day."""
-    committed: dict[date, int] = {}
-    held: dict[date, int] = {}
+    folders: Iterable[tuple[date, str]], names: dict[str, tuple[int, int]], found: _Findings
+) -> tuple[dict[date, int], ...]:
+    """Return the units with a file, with a hold and with a wish to be restated, of each day."""
+    kinds: tuple[dict[date, int], ...] = ({}, {}, {})
     for day, folder in folders:
-        files, hold_files = _scan_day(folder, names, holds, found)
-        if files:
-            committed[day] = files
-        if hold_files:
-            held[day] = hold_files
-    return committed, held
+        for days, mask in zip(kinds, _scan_day(folder, names, found), strict=True):
+            if mask:
+                days[day] = mask
+    return kinds
 
 
-def _scan_day(
-    folder: str, names: dict[str, int], holds: dict[str, int], found: _Findings
-) -> tuple[int, int]:
-    """Return the masks of the units with a file and with a hold in one folder."""
-    files = hold_files = 0
+def _scan_day(folder: str, names: dict[str, tuple[int, int]], found: _Findings) -> list[int]:
+    """Return the masks of the units of one folder by kind."""
+    masks = [0, 0, 0]
     for entry in _entries(folder):
-        if not entry.is_file(follow_symlinks=False):
-            found.add(entry.path)
-        elif bit := names.get(entry.name):
-            files |= bit
-        elif bit := holds.get(entry.name):
-            hold_files |= bit
+        known = names.get(entry.name)
+        if known is not None and entry.is_file(follow_symlinks=False):
+            kind, bit = known
+            masks[kind] |= bit
         else:
             found.add(entry.path)
-    return files, hold_files
+    return masks
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
