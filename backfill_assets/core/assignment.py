@@ -65,7 +65,7 @@ def assign(
     held = plan.held & requested
     committed = plan.committed & requested
     missing = plan.missing & requested
-    again = committed & plan.stale if stale_only else committed
+    again = committed & plan.restating if stale_only else committed
     if not replace:
         again = PartitionSet.empty(plan.catalogue)
     rest = requested - held - committed - missing

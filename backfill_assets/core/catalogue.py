@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from backfill_assets.core.closing import ONE_DAY
@@ -93,6 +94,12 @@ class Catalogue:
     Attributes:
         first_day: The first day of all; inclusive.
         last_day: The last day of all, inclusive, or None where days keep coming.
+        retention_days: How many of the newest closed days are expected, or None for all; older
+            ones stand where they are until they are pruned, and are never made again.
+        look_back_days: How many of the newest closed days are looked at for late data, where the
+            source has fingerprints.
+        restates_changed: Whether days whose data changed are made again by themselves; they are
+            shown as stale in any case.
         versions: The version of a query by its name, ``category/value_type``; 1 where absent.
     """
 
@@ -104,6 +111,9 @@ class Catalogue:
     units: Sequence[Unit]
     categories: Sequence[Category]
     value_types: Sequence[ValueType]
+    retention_days: int | None = None
+    look_back_days: int = 0
+    restates_changed: bool = True
     versions: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -178,8 +188,24 @@ class Catalogue:
         """Return the mask of the units of which data of ``day`` is expected."""
         return sum(self.unit_bits[unit.name] for unit in self.units if unit.is_open(day))
 
-    def why_not_expected(self, partition: Partition) -> str | None:
-        """Return why a partition will never exist, or None where it is expected."""
+    def oldest_retained_day(self, latest_closed_day: date) -> date:
+        """Return the oldest day that is expected while ``latest_closed_day`` is the watermark.
+
+        It moves on as days close. Days that never were are not counted.
+        """
+        if self.retention_days is None:
+            return self.first_day
+        return _oldest_retained_day(self, latest_closed_day)
+
+    def why_not_expected(
+        self, partition: Partition, latest_closed_day: date | None = None
+    ) -> str | None:
+        """Return why a partition is not expected, or None where it is.
+
+        Args:
+            latest_closed_day: The watermark, from which retention counts back. Without it nothing
+                is too old: only what never was expected and never will be has a reason.
+        """
         query, day = partition.query, partition.day
         if day < query.first_day:
             return f"{query.name} begins on {query.first_day}"
@@ -189,6 +215,8 @@ class Catalogue:
             return f"{day} never was in {self.closing.zone.key}"
         if not self.open_units(day) & self.unit_bits[partition.unit]:
             return f"unit {partition.unit!r} is not open on {day}"
+        if latest_closed_day is not None:
+            return self._why_too_old(day, latest_closed_day)
         return None
 
     def query(self, name: str) -> Query:
@@ -237,6 +265,12 @@ class Catalogue:
             raise UnknownPartitionError(message)
         return self.partition(found[1], day, found[3])
 
+    def _why_too_old(self, day: date, latest_closed_day: date) -> str | None:
+        oldest = self.oldest_retained_day(latest_closed_day)
+        if day >= oldest:
+            return None
+        return f"{self.name} keeps its newest {self.retention_days} closed days, from {oldest} on"
+
     def _query(self, category: Category, value_type: ValueType) -> Query:
         first_days = (self.first_day, category.first_day, value_type.first_day)
         return Query(
@@ -249,6 +283,15 @@ class Catalogue:
             version=self.versions.get(f"{category.name}/{value_type.name}", 1),
             description=" ".join(t for t in (value_type.description, category.description) if t),
         )
+
+
+@lru_cache(maxsize=64)  # a plan explains thousands of partitions at one watermark
+def _oldest_retained_day(catalogue: Catalogue, latest_closed_day: date) -> date:
+    retained = catalogue.days(catalogue.first_day, latest_closed_day)
+    oldest = catalogue.first_day
+    for oldest in islice(retained, catalogue.retention_days):
+        pass
+    return oldest
 
 
 def _check_names(kind: str, names: Sequence[str], reserved: frozenset[str] = frozenset()) -> None:
@@ -307,6 +350,12 @@ def _check_unit(name: str) -> None:
 
 
 def _check_days(catalogue: Catalogue) -> None:
+    if catalogue.retention_days is not None and catalogue.retention_days < 1:
+        message = (
+            f"retention_days of {catalogue.name!r} is {catalogue.retention_days}; keep one day or "
+            "more, or give None to keep all"
+        )
+        raise CatalogueError(message)
     if catalogue.last_day is not None and catalogue.last_day < catalogue.first_day:
         message = (
             f"catalogue {catalogue.name!r} ends on {catalogue.last_day}, "

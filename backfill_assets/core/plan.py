@@ -40,7 +40,8 @@ class Plan:
         missing: Expected, neither present nor held.
         in_flight: Missing or stale, and taken up by an unfinished run.
         backing_off: Missing or stale, and not to be tried again yet: it failed lately.
-        stale: Committed, and to be made again; it stands as it is until then.
+        stale: Committed, and no longer what the source says, or somebody wishes it made again.
+        restating: Stale, and to be made again; it stands as it is until then.
         unexpected: Present, but no longer expected.
     """
 
@@ -54,6 +55,7 @@ class Plan:
     in_flight: PartitionSet
     backing_off: PartitionSet
     stale: PartitionSet
+    restating: PartitionSet
     unexpected: PartitionSet
 
     @property
@@ -72,8 +74,9 @@ class Plan:
 
     def restating_cycles(self, bounds: Bounds) -> Iterator[Cycle]:
         """Yield the cycles that would make everything stale again, newest first."""
-        work = self.stale - self.in_flight - self.backing_off
-        yield from _cycles(work, self.missing | (self.stale - work), self.latest_closed_day, bounds)
+        work = self.restating - self.in_flight - self.backing_off
+        blocked = self.missing | (self.stale - work)
+        yield from _cycles(work, blocked, self.latest_closed_day, bounds)
 
     def state(self, partition: Partition) -> State:
         """Return the state of one partition."""
@@ -81,7 +84,7 @@ class Plan:
 
     def explain(self, partition: Partition) -> tuple[State, str]:
         """Return the state of one partition and why it is in it."""
-        refusal = self.catalogue.why_not_expected(partition)
+        refusal = self.catalogue.why_not_expected(partition, self.latest_closed_day)
         if refusal is not None:
             return State.NOT_EXPECTED, refusal
         closes_at = self.catalogue.closing.closes_at(partition.day)
@@ -91,9 +94,15 @@ class Plan:
         if partition in self.held:
             return State.HELD, "a hold stands for it"
         if partition in self.committed:
-            more = "; it is stale, and will be made again" if partition in self.stale else ""
-            return State.COMMITTED, f"its file stands in the store{more}"
+            return State.COMMITTED, self._how_committed(partition)
         return State.MISSING, self._why_missing(partition)
+
+    def _how_committed(self, partition: Partition) -> str:
+        if partition in self.restating:
+            return "its file stands in the store; it is stale, and will be made again"
+        if partition in self.stale:
+            return "its file stands in the store; it is stale: the source has changed since"
+        return "its file stands in the store"
 
     def _why_missing(self, partition: Partition) -> str:
         if partition in self.in_flight:
@@ -115,9 +124,10 @@ def _cycles(
 
 def expected_partitions(catalogue: Catalogue, latest_closed_day: date) -> PartitionSet:
     """Return every partition that should exist and whose day is closed."""
+    oldest = catalogue.oldest_retained_day(latest_closed_day)
     open_units = {
         day: mask
-        for day in catalogue.days(catalogue.first_day, latest_closed_day)
+        for day in catalogue.days(oldest, latest_closed_day)
         if (mask := catalogue.open_units(day))
     }
     masks: dict[str, dict[date, int]] = {}
@@ -136,15 +146,25 @@ def make_plan(
     in_flight: PartitionSet,
     now: datetime,
     backing_off: PartitionSet | None = None,
-    stale: PartitionSet | None = None,
+    wished: PartitionSet | None = None,
+    changed: PartitionSet | None = None,
 ) -> Plan:
-    """Compute what is missing at ``now``, which must be aware, from what stands in the store."""
+    """Compute what is missing at ``now``, which must be aware, from what stands in the store.
+
+    Args:
+        wished: What somebody wishes to be made again.
+        changed: Of which the source says something else by now.
+    """
     latest = catalogue.latest_closed_day(now)
     expected = expected_partitions(catalogue, latest)
     held_now = held & expected
     committed = (present & expected) - held_now
     missing = expected - committed - held_now
-    stale_now = committed & (stale or PartitionSet.empty(catalogue))
+    nothing = PartitionSet.empty(catalogue)
+    restating = committed & (wished or nothing)
+    stale = restating | (committed & (changed or nothing))
+    if catalogue.restates_changed:
+        restating = stale
     return Plan(
         catalogue=catalogue,
         now=now,
@@ -153,8 +173,9 @@ def make_plan(
         committed=committed,
         held=held_now,
         missing=missing,
-        in_flight=(missing | stale_now) & in_flight,
-        backing_off=(missing | stale_now) & (backing_off or PartitionSet.empty(catalogue)),
-        stale=stale_now,
+        in_flight=(missing | stale) & in_flight,
+        backing_off=(missing | stale) & (backing_off or nothing),
+        stale=stale,
+        restating=restating,
         unexpected=present - expected,
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import date
 
 TableT_co = TypeVar("TableT_co", covariant=True)
@@ -24,4 +24,15 @@ class Source(Protocol[TableT_co]):
 
         Raises:
             SourceNotReadyError: the source knows that a day is not complete yet.
+        """
+
+
+@runtime_checkable
+class FingerprintedSource(Protocol):
+    """A source that can say cheaply whether a day's data has changed since it was read."""
+
+    def fingerprints(self, days: Sequence[date]) -> Mapping[date, str]:
+        """Return a text for each day that changes when any row of the day does; one query for all.
+
+        A day without any data may be left out.
         """

@@ -26,12 +26,15 @@ class CommitRecord:
         version: The query's version.
         rows: The number of rows.
         digest: The digest of the rows, the same in every file format.
+        source: The source's fingerprint of the day when the rows were read, or None where it has
+            none.
     """
 
     partition: str
     version: int
     rows: int
     digest: str
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,13 @@ class Attempt(Protocol[TableT_contra]):
     def name(self) -> str:
         """The attempt's name; its run id first."""
 
-    def stage(self, partition: Partition, table: TableT_contra) -> None:
+    def stage(
+        self, partition: Partition, table: TableT_contra, *, source: str | None = None
+    ) -> None:
         """Write a partition's file where no reader looks.
+
+        Args:
+            source: The source's fingerprint of the day; part of the commit record.
 
         Raises:
             StaleAttemptError: the attempt was revoked.
@@ -144,6 +152,14 @@ class PartitionStore(Protocol[TableT]):
 
     def records(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommitRecord]:
         """Return the commit records of committed partitions, without reading their rows."""
+
+    def source_fingerprints(
+        self, partitions: Iterable[Partition]
+    ) -> Mapping[Partition, str | None]:
+        """Return what the source's fingerprints were when committed partitions were made.
+
+        Remembered between calls for files that did not change; those that are gone are left out.
+        """
 
     def verify(self, partition: Partition) -> CommitRecord:
         """Read a partition and check its schema, key, rows and digest.

@@ -10,6 +10,7 @@ import dagster as dg
 
 from backfill_assets.core.catalogue import Catalogue
 from backfill_assets.core.partitions import Query
+from backfill_assets.defs.assets import IO_MANAGER
 from backfill_assets.resources.project import Project
 from backfill_assets.resources.run_requests import asset_key
 from backfill_assets.resources.soundness import Soundness
@@ -25,6 +26,8 @@ def partition_checks(project: Project, catalogue: Catalogue) -> dg.AssetChecksDe
         name=f"{catalogue.name}_{CHECK_NAME}",
         specs=[_spec(query) for query in catalogue.queries],
         can_subset=True,
+        # For the attempt that comes with it, whose lock tells whether the run is alive.
+        required_resource_keys={IO_MANAGER},
     )
     def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         soundness = Soundness(project, catalogue, context.instance)

@@ -4,6 +4,7 @@ import dagster as dg
 
 from backfill_assets.core.catalogue import Catalogue
 from backfill_assets.core.coverage import Coverage
+from backfill_assets.defs.assets import IO_MANAGER
 from backfill_assets.resources.coverage_report import calendar_markdown, facts, markdown
 from backfill_assets.resources.project import Project
 
@@ -19,9 +20,11 @@ def coverage_asset(project: Project, catalogue: Catalogue) -> dg.AssetsDefinitio
             "from the files alone, whatever Dagster's event log says. Materialize it to look anew."
         ),
         kinds={"table"},
+        # For the attempt that comes with it, whose lock tells whether the run is alive.
+        required_resource_keys={IO_MANAGER},
     )
     def coverage() -> dg.MaterializeResult[None]:
-        found = Coverage(project.plan(catalogue))
+        found = Coverage(project.plan(catalogue, looks_for_changes=True))
         known = facts(found, project.failures(catalogue))
         headline = ("complete_until", "oldest_hole", "next_day", "next_day_closes_at")
         return dg.MaterializeResult(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.catalogue import Catalogue
     from backfill_assets.core.store import PartitionStore
 
-from backfill_assets.resources.run_requests import UNFINISHED, run_queries
+from backfill_assets.resources.run_requests import UNFINISHED, coverage_job_name, run_queries
 
 # A run opens its attempt when its first step begins: a few seconds after it is STARTED. Before that
 # it waits for its process, and before that for whoever created it to put it into the queue.
@@ -28,9 +28,20 @@ GRACE = timedelta(seconds=60)
 def unfinished_runs(
     instance: dg.DagsterInstance, catalogues: Sequence[Catalogue]
 ) -> list[dg.RunRecord]:
-    """Return the runs, whoever launched them, that may still commit partitions."""
-    records = instance.get_run_records(dg.RunsFilter(statuses=list(UNFINISHED)))
-    return [r for r in records if any(run_queries(c, r.dagster_run) for c in catalogues)]
+    """Return the runs, whoever launched them, that work on partitions: each holds an attempt."""
+    return [
+        record
+        for record in every_unfinished_run(instance)
+        if any(_works_on(catalogue, record.dagster_run) for catalogue in catalogues)
+    ]
+
+
+def every_unfinished_run(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
+    """Return all runs that have not ended, also of assets that have nothing to do with us.
+
+    A dead one of these is known to be dead only where its code server is gone: it holds no attempt.
+    """
+    return instance.get_run_records(dg.RunsFilter(statuses=list(UNFINISHED)))
 
 
 def fail_abandoned_runs(
@@ -59,6 +70,10 @@ def fail_abandoned_runs(
             "committed stands, and the sensor takes up the rest.",
         )
     return [record.dagster_run.run_id for record in dead]
+
+
+def _works_on(catalogue: Catalogue, run: dg.DagsterRun) -> bool:
+    return run.job_name == coverage_job_name(catalogue) or bool(run_queries(catalogue, run))
 
 
 def _is_abandoned(record: dg.RunRecord, store: PartitionStore[object], before: datetime) -> bool:

@@ -79,7 +79,7 @@ def restate(project: Project, selection: str) -> Outcome:
     plan = project.plan(catalogue)
     wanted = select(catalogue, selection, plan.latest_closed_day) & plan.expected
     _refuse_nothing(selection, wanted)
-    changed = (wanted & plan.committed) - plan.stale
+    changed = (wanted & plan.committed) - plan.restating
     project.store.ask_to_restate(list(changed))
     return Outcome(changed, wanted - changed)
 

@@ -94,7 +94,8 @@ class PartitionIOManager(dg.IOManager):
         for group in stream.groups():
             for partition, table in group:
                 try:
-                    self._attempt.stage(partition, table)
+                    source = stream.fingerprint(partition.day)
+                    self._attempt.stage(partition, table, source=source)
                 except SourceError as error:  # an infinite value: the others are committed
                     stream.note_failure(partition.day, error)
             published = self._publish(stream, group, replace=replace)

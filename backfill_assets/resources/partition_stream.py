@@ -18,6 +18,7 @@ from backfill_assets.core.errors import (
     SourceNotReadyError,
 )
 from backfill_assets.core.partition_sets import PartitionSet
+from backfill_assets.core.source import FingerprintedSource
 from backfill_assets.stores.splitting import split
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class PartitionStream:
     is_consumed: bool = False
     _query_seconds: float = 0.0
     _files: int = 0
+    _fingerprints: dict[date, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.committed = self.waiting = PartitionSet.empty(self.assignment.plan.catalogue)
@@ -88,6 +90,10 @@ class PartitionStream:
                     self.note_failure(batch[0], error)
                 else:
                     self.waiting = self.waiting | _of_days(work, batch)
+
+    def fingerprint(self, day: date) -> str | None:
+        """Return what the source's fingerprint of a day was before its rows were read."""
+        return self._fingerprints.get(day)
 
     def note_committed(self, partitions: Sequence[Partition]) -> None:
         """Remember what was made visible."""
@@ -138,6 +144,9 @@ class PartitionStream:
                 mask |= units
         value_types = [query.value_type for query in self.queries if query.name in wanted.masks]
         began = time.monotonic()
+        if work.catalogue.look_back_days and isinstance(self.source, FingerprintedSource):
+            # Before the rows: what changes in between is noticed later, never missed.
+            self._fingerprints.update(self.source.fingerprints(days))
         try:
             frame = self.source.read(
                 self.queries[0].category, value_types, days, list(wanted.units(mask))

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from backfill_assets.core.assignment import assign
+from backfill_assets.core.closing import ONE_DAY
 from backfill_assets.core.cycles import Bounds
 from backfill_assets.core.errors import UnknownPartitionError
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.plan import make_plan
+from backfill_assets.core.source import FingerprintedSource
 from backfill_assets.resources.clock import RealClock
 
 if TYPE_CHECKING:
@@ -108,27 +110,50 @@ class Project:
         backing_off: PartitionSet | None = None,
         within: PartitionSet | None = None,
         now: datetime | None = None,
+        looks_for_changes: bool = False,
     ) -> Plan:
         """Scan the store, and return every partition's state.
 
         Args:
+            looks_for_changes: Ask the source whether days in the look-back have changed.
             within: Look only at the queries and days of this set; only of these is the plan true.
             now: An aware instant; by this project's clock where it is None.
         """
+        at = now or self.clock.now()
         inventory = self.store.scan(catalogue, within=within)
+        changed = None
+        if looks_for_changes:
+            changed = self._changed(catalogue, inventory.committed, at)
         return make_plan(
             catalogue,
             present=inventory.committed,
             held=inventory.held,
             in_flight=in_flight or PartitionSet.empty(catalogue),
-            now=now or self.clock.now(),
+            now=at,
             backing_off=backing_off,
-            stale=inventory.restating,
+            wished=inventory.restating,
+            changed=changed,
         )
 
     def assignment(
         self, requested: PartitionSet, *, replace: bool, stale_only: bool = False
     ) -> Assignment:
         """Return what a run does with the partitions that it was asked for."""
-        plan = self.plan(requested.catalogue, within=requested)
+        plan = self.plan(requested.catalogue, within=requested, looks_for_changes=stale_only)
         return assign(plan, requested, replace=replace, stale_only=stale_only)
+
+    def _changed(
+        self, catalogue: Catalogue, committed: PartitionSet, now: datetime
+    ) -> PartitionSet:
+        """Return the committed partitions of which the source says something else by now."""
+        source = next(d.source for d in self.data_sets if d.catalogue is catalogue)
+        if not catalogue.look_back_days or not isinstance(source, FingerprintedSource):
+            return PartitionSet.empty(catalogue)
+        newest = catalogue.latest_closed_day(now)
+        days = list(catalogue.days(newest - (catalogue.look_back_days - 1) * ONE_DAY, newest))
+        says = source.fingerprints(days)
+        recent = committed & PartitionSet.rectangle(catalogue, catalogue.queries, days, -1)
+        recorded = self.store.source_fingerprints(recent)
+        # A record without one was made before the source had any: nothing is known to have changed.
+        changed = (p for p, f in recorded.items() if f is not None and f != says.get(p.day))
+        return PartitionSet.of(catalogue, changed)

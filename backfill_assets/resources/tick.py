@@ -92,6 +92,7 @@ class Tick:
             self._catalogue,
             in_flight=in_flight(self._catalogue, runs),
             backing_off=backing_off(self._catalogue, failures, RealClock().now()),
+            looks_for_changes=True,
         )
         self._look_at(failures, plan)
         cycles = self._cycles_to_launch(plan, runs, hints)

@@ -16,7 +16,11 @@ from dagster_postgres.utils import DagsterPostgresException
 from sqlalchemy.exc import DBAPIError
 
 from backfill_assets.core.errors import SettingsError, SourceError
-from backfill_assets.resources.abandoned_runs import fail_abandoned_runs, unfinished_runs
+from backfill_assets.resources.abandoned_runs import (
+    every_unfinished_run,
+    fail_abandoned_runs,
+    unfinished_runs,
+)
 from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.dagster_processes import DagsterProcesses
 from backfill_assets.resources.known_stores import begin_store
@@ -34,6 +38,7 @@ LOOK_SECONDS = 2.0  # between two looks at the store and at the processes
 TRIES = 5  # in a row; a server that is killed comes back in a second, unless it is killed again
 # What it looks like when PostgreSQL was killed.
 LOST = (PostgresError, SourceError, DBAPIError, DagsterPostgresException)
+_HAVE_A_PROCESS = {dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED}
 
 Result = TypeVar("Result")
 
@@ -65,7 +70,7 @@ class Up:
             finally:
                 self._say("Stopping …")
                 try:
-                    self._cancel_runs()
+                    self._despite_kills(self._cancel_runs)
                 finally:
                     processes.stop()
 
@@ -96,7 +101,7 @@ class Up:
             failed = fail_abandoned_runs(
                 instance,
                 self._project.store,
-                unfinished_runs(instance, self._project.catalogues),
+                every_unfinished_run(instance),
                 now=RealClock().now(),
                 grace=timedelta(0),
             )
@@ -106,8 +111,8 @@ class Up:
     def _cancel_runs(self) -> None:
         """End what is being computed; what is committed stands, and the next `up` goes on."""
         with dg.DagsterInstance.from_config(str(self._settings.dagster_home)) as instance:
-            for record in unfinished_runs(instance, self._project.catalogues):
-                if record.dagster_run.status is dg.DagsterRunStatus.STARTED:
+            for record in every_unfinished_run(instance):
+                if record.dagster_run.status in _HAVE_A_PROCESS:
                     # The code server may be gone: then the next `up` finds the run abandoned.
                     with suppress(dg.DagsterError):
                         instance.run_launcher.terminate(record.dagster_run.run_id)

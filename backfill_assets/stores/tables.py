@@ -69,13 +69,14 @@ def conform(partition: Partition, frame: pa.Table | pd.DataFrame) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def record_of(partition: Partition, table: pa.Table) -> CommitRecord:
+def record_of(partition: Partition, table: pa.Table, *, source: str | None = None) -> CommitRecord:
     """Return what the file of a conforming table will say about itself."""
     return CommitRecord(
         partition=str(partition),
         version=partition.query.version,
         rows=table.num_rows,
         digest=digest_of(partition, table),
+        source=source,
     )
 
 

@@ -8,7 +8,7 @@ The daemon's own code cuts them into runs; the runs are executed in this process
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -24,11 +24,14 @@ from dagster._daemon.backfill import execute_backfill_iteration
 from backfill_assets.resources.run_requests import asset_key
 from backfill_assets_tests.resources.dagster_of_tests import Dagster
 from backfill_assets_tests.resources.small_project import (
+    DAY_1,
+    NOW,
     REVENUE,
     REVENUE_BY_HOUR,
     SHOPS,
     SOLD,
     SOLD_BY_HOUR,
+    a_catalogue,
     a_project,
     committed,
     fill,
@@ -47,11 +50,14 @@ pytestmark = [
 ]
 
 CODE_LOCATION = """
+from datetime import date, datetime
 from pathlib import Path
 from backfill_assets.defs.location import build_definitions
-from backfill_assets_tests.resources.small_project import a_project
+from backfill_assets_tests.resources.small_project import a_catalogue, a_project
 
-defs = build_definitions(a_project(Path({root!r})))
+catalogue = a_catalogue(last_day=date.fromisoformat({last_day!r}))
+now = datetime.fromisoformat({now!r})
+defs = build_definitions(a_project(Path({root!r}), catalogue=catalogue, now=now))
 """
 PASSES = 12  # of the daemon; each ends at most one run of each asset, and a stall takes two
 UNITS = ["Paris", "Lyon", "Nice"]
@@ -60,14 +66,26 @@ UNITS = ["Paris", "Lyon", "Nice"]
 class Backfills:
     """A code location on a store, and the daemon that runs its backfills."""
 
-    def __init__(self, root: Path, instance: dg.DagsterInstance, folder: Path) -> None:
-        self.dagster = Dagster(a_project(root), instance)
+    def __init__(
+        self,
+        root: Path,
+        instance: dg.DagsterInstance,
+        folder: Path,
+        *,
+        now: datetime = NOW,
+        last_day: date = date(2024, 3, 10),
+    ) -> None:
+        catalogue = a_catalogue(last_day=last_day)
+        self.dagster = Dagster(a_project(root, catalogue=catalogue, now=now), instance)
+        code = CODE_LOCATION.format(
+            root=str(root), now=now.isoformat(), last_day=last_day.isoformat()
+        )
         # A name of its own: Dagster keeps loaded modules for the life of the process.
         self._file = folder / f"location_{folder.name}.py"
-        self._file.write_text(CODE_LOCATION.format(root=str(root)))
+        self._file.write_text(code)
 
-    def run(self, queries: Sequence[Query], keys: Iterable[str]) -> PartitionBackfill:
-        """Launch a backfill and pass over it until it ends."""
+    def run(self, queries: Sequence[Query], keys: Iterable[str] | None) -> PartitionBackfill:
+        """Launch a backfill over some keys or all, and pass over it until it ends."""
         instance = self.dagster.instance
         origin = InProcessCodeLocationOrigin(
             LoadableTargetOrigin(python_file=str(self._file), attribute="defs"),
@@ -81,9 +99,9 @@ class Backfills:
                 tags={},
                 backfill_timestamp=datetime(2026, 1, 1, tzinfo=UTC).timestamp(),
                 asset_selection=[asset_key(query) for query in queries],
-                partition_names=list(keys),
+                partition_names=None if keys is None else list(keys),
                 dynamic_partitions_store=instance,
-                all_partitions=False,
+                all_partitions=keys is None,
                 title=None,
                 description=None,
                 run_config=None,
@@ -134,11 +152,30 @@ def test_all_assets_of_a_grid_at_once_share_their_runs(backfills: Backfills) -> 
     assert backfills.dagster.instance.get_runs_count() == 3  # one for each unit
 
 
-def test_all_assets_of_both_grids_at_once(backfills: Backfills) -> None:
-    ended = backfills.run(SHOPS.queries, keys(3, 5))
+def test_all_assets_of_all_grids_over_all_days_at_once(
+    root: Path, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    backfills = Backfills(root, instance, tmp_path, now=datetime(2024, 4, 1, tzinfo=UTC))
+    ended = backfills.run(SHOPS.queries, None)
     assert ended.status is BulkActionStatus.COMPLETED_SUCCESS
-    for query in (SOLD, REVENUE, SOLD_BY_HOUR, REVENUE_BY_HOUR):
-        assert backfills.told(query) == backfills.committed(query) == sorted(keys(3, 5))
+    for query in (SOLD, REVENUE):
+        assert backfills.told(query) == sorted(keys(1, 10))
+        assert backfills.committed(query) == sorted(set(keys(1, 10)) - {"2024-03-01|Nice"})
+    for query in (SOLD_BY_HOUR, REVENUE_BY_HOUR):
+        assert backfills.told(query) == backfills.committed(query) == sorted(keys(3, 10))
+
+
+def test_a_year_of_all_units_is_a_run_for_each_unit_and_reported_as_committed(
+    root: Path, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    last_day, now = date(2025, 2, 28), datetime(2025, 4, 1, tzinfo=UTC)
+    backfills = Backfills(root, instance, tmp_path, now=now, last_day=last_day)
+    days = [day.isoformat() for day in a_catalogue(last_day=last_day).days(DAY_1, last_day)]
+    ended = backfills.run([SOLD], [f"{day}|{unit}" for day in days for unit in UNITS])
+    assert ended.status is BulkActionStatus.COMPLETED_SUCCESS
+    assert instance.get_runs_count() == 3
+    assert len(backfills.told(SOLD)) == 3 * 365
+    assert backfills.committed(SOLD) == sorted(set(backfills.told(SOLD)) - {"2024-03-01|Nice"})
 
 
 def test_an_l_shape_is_committed_and_nothing_around_it(backfills: Backfills) -> None:
@@ -160,9 +197,10 @@ def test_units_that_are_no_neighbours_do_not_sweep_in_the_one_between(
 def test_of_days_of_which_one_is_open_the_others_are_committed_and_the_backfill_fails(
     backfills: Backfills,
 ) -> None:
-    ended = backfills.run([SOLD], keys(4, 6))
+    ended = backfills.run([SOLD], keys(4, 6, ["Paris", "Lyon"]))  # a run for each unit
     assert ended.status is BulkActionStatus.COMPLETED_FAILED
-    assert backfills.told(SOLD) == backfills.committed(SOLD) == sorted(keys(4, 5))
+    closed = sorted(keys(4, 5, ["Paris", "Lyon"]))
+    assert backfills.told(SOLD) == backfills.committed(SOLD) == closed
     runs = backfills.dagster.instance.get_runs()
     assert {run.status for run in runs} == {dg.DagsterRunStatus.FAILURE}
 

@@ -110,6 +110,8 @@ class Product:
 
     def up(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start `up`, as a terminal would: in a process group of its own."""
+        if self.process is not None:
+            self.process.wait(ENDED_SECONDS)
         self.home.mkdir(parents=True, exist_ok=True)
         with (self.home / "up.txt").open("ab") as output:
             self.process = subprocess.Popen(

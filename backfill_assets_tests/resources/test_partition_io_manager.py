@@ -88,9 +88,7 @@ def test_a_frame_is_the_one_partition_that_was_asked_for(project: Project) -> No
 def test_a_mapping_is_a_frame_for_each_partition(project: Project) -> None:
     given = {key: rows(10 * number) for number, key in enumerate(KEYS)}
     assert materialize(project, lambda: given, TWO_DAYS).success
-    assert values(project) == dict(
-        zip(KEYS, [[0, 1], [10, 11], [20, 21], [30, 31]], strict=True)
-    )
+    assert values(project) == dict(zip(KEYS, [[0, 1], [10, 11], [20, 21], [30, 31]], strict=True))
 
 
 def test_an_iterator_of_pairs_is_consumed_lazily(project: Project) -> None:

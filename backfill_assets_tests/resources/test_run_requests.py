@@ -233,9 +233,7 @@ def test_a_request_around_something_in_flight_names_a_part_of_the_units() -> Non
         SHOPS,
         present=PartitionSet.empty(SHOPS),
         held=PartitionSet.empty(SHOPS),
-        in_flight=rectangle(
-            SOLD, REVENUE, SOLD_BY_HOUR, first=DAY_5, last=DAY_5, units=["Lyon"]
-        ),
+        in_flight=rectangle(SOLD, REVENUE, SOLD_BY_HOUR, first=DAY_5, last=DAY_5, units=["Lyon"]),
         now=NOW,
     )
     for cycle in plan.cycles(Bounds()):

@@ -57,6 +57,7 @@ class LocalPartitionStore:
         self._layout = Layout(self.root, self._format.suffix)
         self._attempts = AttemptFolder(self.root, longest_run=LONGEST_RUN)
         self._is_proved = False
+        self._fingerprints: dict[Partition, tuple[tuple[int, int], str | None]] = {}
 
     def exists(self) -> bool:
         """Return whether the root is a store already."""
@@ -118,6 +119,26 @@ class LocalPartitionStore:
             if committed := self._content(partition):
                 path, content = committed
                 found[partition] = self._format.record(content, path)
+        return found
+
+    def source_fingerprints(
+        self, partitions: Iterable[Partition]
+    ) -> Mapping[Partition, str | None]:
+        """Return the source's fingerprints in the commit records; unchanged files are not read."""
+        found: dict[Partition, str | None] = {}
+        for partition in partitions:
+            with translated("reading"):
+                try:
+                    state = Path(self._data_file(partition)).stat()
+                except FileNotFoundError:
+                    continue
+            mark = (state.st_ino, state.st_mtime_ns)
+            known = self._fingerprints.get(partition)
+            if known is None or known[0] != mark:
+                record = self.records([partition]).get(partition)
+                known = (mark, None if record is None else record.source)
+                self._fingerprints[partition] = known
+            found[partition] = known[1]
         return found
 
     def verify(self, partition: Partition) -> CommitRecord:

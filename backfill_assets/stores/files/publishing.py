@@ -76,8 +76,10 @@ class LocalAttempt:
         """The attempt's name; its run id first."""
         return self._directory.name
 
-    def stage(self, partition: Partition, table: pa.Table | pd.DataFrame) -> None:
-        """Write a partition's file into the attempt's directory.
+    def stage(
+        self, partition: Partition, table: pa.Table | pd.DataFrame, *, source: str | None = None
+    ) -> None:
+        """Write a partition's file into the attempt's directory; see ``core.store.Attempt``.
 
         Raises:
             SourceError: the rows do not fit the declared schema.
@@ -85,7 +87,7 @@ class LocalAttempt:
             StoreFullError: there is no room.
         """
         rows = conform(partition, table)
-        record = record_of(partition, rows)
+        record = record_of(partition, rows, source=source)
         content = self._format.encode(rows, record)
         path = f"{self._directory}/{self._count}{self._format.suffix}"
         self._count += 1
@@ -162,8 +164,9 @@ class LocalAttempt:
     def _settle(self, file: _Staged, *, replace: bool) -> Published:
         """Adopt, replace or refuse what stands at the target already."""
         found = self._record_at(file)
+        is_same = (found.rows, found.digest) == (file.record.rows, file.record.digest)
         # To restate also mends: the record of a damaged file still says what the file once held.
-        if found == file.record and not (replace and _differ(file.path, file.target)):
+        if is_same and not (replace and _differ(file.path, file.target)):
             return Published(file.partition, file.record, file.size, adopted=True)
         if not replace:
             message = (
@@ -177,7 +180,7 @@ class LocalAttempt:
                 Path(file.path).replace(file.target)
             except FileNotFoundError:
                 raise stale(self._directory) from None
-        return Published(file.partition, file.record, file.size, adopted=False)
+        return Published(file.partition, file.record, file.size, adopted=is_same)
 
     def _record_at(self, file: _Staged) -> CommitRecord:
         """Return the commit record of the same partition at the target, or refuse to touch it."""
