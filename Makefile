@@ -1,5 +1,6 @@
 # make up [ARGS="--port 3001"]   everything, from an empty folder to a complete history
 # make test                      all tests, with a real PostgreSQL
+# make browser                  the pages, in a real Chromium (installed where there is none)
 # make check                     format, lint, types, import contracts, workspace
 # make bench [ONLY=scan]         the benchmark suite
 
@@ -8,13 +9,18 @@ VENV := .venv
 UV := 0.13.9
 BIN := $(VENV)/bin
 
-.PHONY: up test check bench lock clean
+.PHONY: up test browser check bench lock clean
 
 up: $(VENV)/ready
 	@$(BIN)/backfill-assets up $(ARGS)
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest $(ARGS)
+
+browser: $(VENV)/ready
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+	$(BIN)/python -m pytest -m browser $(ARGS)
 
 check: $(VENV)/ready
 	$(BIN)/ruff format --check .

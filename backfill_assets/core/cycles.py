@@ -1,8 +1,11 @@
 """In which order missing work is taken up, and how much one cycle takes of it.
 
-Order is total: day descending, then query, then unit, in catalogue order. A cycle is one run, so it
-is a rectangle: queries of one grid × a range of days × a range of units. The bounds split work into
-cycles and change nothing else.
+Order is total: day descending, then query, then unit, in catalogue order. Every cycle begins with
+the newest day that has work; where something blocked or a bound splits that day, the next cycle may
+take older days of other queries before the rest of it, so that nothing starves.
+
+A cycle is one run, so it is a rectangle: queries of one grid × a range of days × a range of units.
+The bounds split work into cycles and change nothing else.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class Bounds:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             bound = getattr(self, name)
-            if bound is not None and bound <= 0:
+            if bound is not None and not bound > 0:
                 message = f"{name} is {bound}: a cycle must be able to do something; give 1 or more"
                 raise CatalogueError(message)
 

@@ -42,7 +42,8 @@ class Plan:
         backing_off: Missing or stale, and not to be tried again yet: it failed lately.
         stale: Committed, and no longer what the source says, or somebody wishes it made again.
         restating: Stale, and to be made again; it stands as it is until then.
-        unexpected: Present, but no longer expected.
+        unexpected: Present, and not expected however late it is; a file of a day that is open
+            again, since the lateness was raised, is not among them.
     """
 
     catalogue: Catalogue
@@ -117,6 +118,9 @@ def _cycles(
 ) -> Iterator[Cycle]:
     while work:
         cycle = next_cycle(work, blocked, latest_closed_day, bounds)
+        if not cycle.partitions:
+            message = "a cycle takes nothing up although work is left; this is a fault of ours"
+            raise AssertionError(message)
         yield cycle
         work = work - cycle.partitions
         blocked = blocked | cycle.partitions
@@ -136,6 +140,12 @@ def expected_partitions(catalogue: Catalogue, latest_closed_day: date) -> Partit
         if row:
             masks |= {query.name: row for query in grid.queries}
     return PartitionSet(catalogue, masks)
+
+
+def _expected_later(catalogue: Catalogue, present: PartitionSet, latest: date) -> PartitionSet:
+    """Return what will be expected of the open days that have a file already."""
+    early = [day for day in present.days() if day > latest]
+    return expected_partitions(catalogue, early[0]) if early else PartitionSet.empty(catalogue)
 
 
 def make_plan(
@@ -177,5 +187,5 @@ def make_plan(
         backing_off=(missing | stale) & (backing_off or nothing),
         stale=stale,
         restating=restating,
-        unexpected=present - expected,
+        unexpected=present - expected - _expected_later(catalogue, present, latest),
     )

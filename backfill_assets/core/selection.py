@@ -75,7 +75,10 @@ def _days(catalogue: Catalogue, text: str, latest_day: date) -> list[date]:
             first, separator, last = item.partition(_RANGE)
         start = _day(item, first) if first or not separator else catalogue.first_day
         end = _day(item, last) if last or not separator else latest_day
-        days.update(catalogue.days(start, end))
+        if end < start:
+            message = f"days {item!r}: the range ends before it begins"
+            raise UnknownPartitionError(message)
+        days.update(catalogue.days(start, min(end, latest_day)))
     return sorted(days, reverse=True)
 
 

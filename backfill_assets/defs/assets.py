@@ -11,7 +11,7 @@ import dagster as dg
 
 from backfill_assets.core.catalogue import Catalogue, Grid
 from backfill_assets.core.cycles import Bounds
-from backfill_assets.core.errors import PartitionsRefusedError, SourceError
+from backfill_assets.core.errors import PartitionsRefusedError, SourceError, SourceNotReadyError
 from backfill_assets.core.partitions import Query
 from backfill_assets.defs.partitions import partitions_definition
 from backfill_assets.resources.event_log import automatic_events_deferred
@@ -82,7 +82,7 @@ def _finish(stream: PartitionStream) -> None:
     """
     try:
         stream.finish()
-    except (PartitionsRefusedError, SourceError) as error:
+    except (PartitionsRefusedError, SourceError, SourceNotReadyError) as error:
         raise dg.Failure(str(error), allow_retries=False) from None
 
 
@@ -100,6 +100,7 @@ def _stream(
         source=data_set.source,
         # Runs that a person launched are not bounded.
         bounds=project.bounds if SENSOR_TAG in tags else Bounds(),
+        asked_by_person=SENSOR_TAG not in tags,
     )
 
 

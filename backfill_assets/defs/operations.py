@@ -1,6 +1,7 @@
 """Jobs with a form in the launchpad, for what a person does to partitions."""
 
 from collections.abc import Callable
+from typing import Any
 
 import dagster as dg
 
@@ -28,19 +29,34 @@ def operation_jobs(project: Project) -> list[dg.JobDefinition]:
         chosen = context.op_config["partitions"]
         context.log.info(f"To be restated: {_told(lambda: operations.restate(project, chosen))}")
 
-    @dg.job(description="Have committed partitions made again and replaced, after missing work.")
+    @dg.job(
+        description="Have committed partitions made again and replaced, after missing work.",
+        config=_form("restate"),
+    )
     def restate_partitions() -> None:
         restate()
 
-    @dg.job(description="Withdraw partitions, and keep them withdrawn until they are released.")
+    @dg.job(
+        description="Withdraw partitions, and keep them withdrawn until they are released.",
+        config=_form("hold", reason="WHY"),
+    )
     def hold_partitions() -> None:
         hold()
 
-    @dg.job(description="Make held partitions missing again; the next tick makes them.")
+    @dg.job(
+        description="Make held partitions missing again; the next tick makes them.",
+        config=_form("release"),
+    )
     def release_partitions() -> None:
         release()
 
     return [hold_partitions, release_partitions, restate_partitions]
+
+
+def _form(op: str, **more: str) -> dict[str, Any]:
+    """Return what stands in the launchpad at first: a form to fill in, which does nothing as is."""
+    example = {"partitions": "CATALOGUE/CATEGORY/VALUE_TYPE/DAYS/UNITS", **more}
+    return {"ops": {op: {"config": example}}}
 
 
 def _selection_field() -> dg.Field:

@@ -10,8 +10,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -22,7 +24,6 @@ from backfill_assets.resources.settings import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from backfill_assets.resources.settings import Settings
 
@@ -32,6 +33,7 @@ RESTART_SECONDS = 5  # between two restarts of a process that keeps dying
 EARLY_SECONDS = 30  # one that fails sooner did not come up: the third time in a row is an error
 EARLY_DEATHS = 3
 TAIL_BYTES = 2_000  # of a log, in an error
+SOCKET_PATH_BYTES = 103  # the longest path of a socket on macOS; Linux has room for four more
 LOG_BYTES = 20_000_000  # a log that is longer begins anew at the next start
 
 
@@ -62,7 +64,7 @@ class DagsterProcesses:
         self._home = chosen.dagster_home
         self._logs = chosen.home / "logs"
         self._record = chosen.home / "processes.json"
-        self._socket = self._home / "code.sock"
+        self._socket = _socket_of(self._home)
         self._children = [_Child(name, command) for name, command in self._commands(port).items()]
 
     def prepare(self) -> None:
@@ -100,6 +102,9 @@ class DagsterProcesses:
         processes = [c.process for c in reversed(self._children) if c.process is not None]
         _end([psutil.Process(p.pid) for p in processes if p.poll() is None])
         self._record.unlink(missing_ok=True)
+        self._socket.unlink(missing_ok=True)
+        if self._socket.parent != self._home:
+            self._socket.parent.rmdir()
 
     def log_of(self, name: str) -> Path:
         """Return the file that a process writes to."""
@@ -177,6 +182,14 @@ class DagsterProcesses:
             except psutil.NoSuchProcess:
                 continue
         _end(leftovers)
+
+
+def _socket_of(home: Path) -> Path:
+    """Return where the code server listens: in Dagster's home, unless that is too deep for it."""
+    socket = home / "code.sock"
+    if len(os.fsencode(socket)) <= SOCKET_PATH_BYTES:
+        return socket
+    return Path(tempfile.mkdtemp(prefix="backfill-")) / socket.name
 
 
 def _end(processes: list[psutil.Process]) -> None:

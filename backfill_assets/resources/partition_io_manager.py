@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, get_origin
 import dagster as dg
 import pyarrow as pa
 
-from backfill_assets.core.errors import PartitionsRefusedError, PublishRefusedError, SourceError
+from backfill_assets.core.errors import (
+    CorruptPartitionError,
+    PartitionsRefusedError,
+    PublishRefusedError,
+    SourceError,
+)
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.resources.event_log import (
     CommittedGroup,
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from backfill_assets.core.partitions import Partition, Query
-    from backfill_assets.core.store import Attempt, Published
+    from backfill_assets.core.store import Attempt, CommitRecord, Published
     from backfill_assets.resources.project import Project
 
 GROUP_FILES = 400  # of an asset's own stream; one flush serves them all
@@ -139,14 +144,23 @@ class PartitionIOManager(dg.IOManager):
         """Tell Dagster about what stood committed: a backfill counts its own runs' events."""
         skipped = list(stream.assignment.skip.only(stream.queries))
         for first in range(0, len(skipped), REPORT_SLICE):
-            records = self._project.store.records(skipped[first : first + REPORT_SLICE])
             by_query: dict[Query, list[CommittedPartition]] = {}
-            for partition, record in records.items():
+            for partition, record in self._records(skipped[first : first + REPORT_SLICE], stream):
                 metadata: dict[str, str | int] = {"state": "committed before", "rows": record.rows}
                 told = committed_partition(self._project, partition, metadata, record.digest)
                 by_query.setdefault(partition.query, []).append(told)
             for query, partitions in by_query.items():
                 report_in_run(context, committed_group(query, partitions))
+
+    def _records(
+        self, partitions: Sequence[Partition], stream: PartitionStream
+    ) -> Iterator[tuple[Partition, CommitRecord]]:
+        """Yield commit records; a damaged file is a failure of its day and of nothing else."""
+        for partition in partitions:
+            try:
+                yield from self._project.store.records([partition]).items()
+            except CorruptPartitionError as error:
+                stream.note_failure(partition.day, error)
 
     def _commit_value(self, context: dg.OutputContext, value: object) -> None:
         """Commit one asset's own value; Dagster writes its own events for these."""

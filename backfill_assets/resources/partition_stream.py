@@ -46,6 +46,8 @@ class PartitionStream:
     Attributes:
         queries: Queries of one category, in catalogue order.
         bounds: Where the run ends early; query seconds and files count here.
+        asked_by_person: Whether what cannot be done now is an error: a person gets an answer, and
+            the sensor's rectangles may lie over what is held or waits.
         committed: What the IO manager has committed so far.
         waiting: Partitions whose source is not ready.
         failures: What the source or the store said, by the day that could not be committed whole.
@@ -56,6 +58,7 @@ class PartitionStream:
     queries: Sequence[Query]
     source: Source[pa.Table]
     bounds: Bounds
+    asked_by_person: bool = True
     committed: PartitionSet = field(init=False)
     waiting: PartitionSet = field(init=False)
     failures: dict[date, BackfillAssetsError] = field(default_factory=dict)
@@ -120,7 +123,8 @@ class PartitionStream:
 
         Raises:
             SourceError: some days could not be committed whole.
-            PartitionsRefusedError: open or held partitions were asked for.
+            SourceNotReadyError: a person asked for partitions whose source is not ready.
+            PartitionsRefusedError: a person asked for open or held partitions.
         """
         if self.failures:
             days = ", ".join(str(day) for day in list(self.failures)[:5])
@@ -131,6 +135,15 @@ class PartitionStream:
                 f"are committed. The first failure: {reasons}"
             )
             raise SourceError(message) from first
+        if not self.asked_by_person:
+            return
+        if self.waiting:
+            days = ", ".join(str(day) for day in self.waiting.days()[:5])
+            message = (
+                f"the source is not ready for {len(self.waiting)} partitions ({days}), and the "
+                "others are committed; the sensor takes these up when it is"
+            )
+            raise SourceNotReadyError(message)
         refusal = self.assignment.refusal()
         if refusal is not None:
             raise PartitionsRefusedError(refusal)

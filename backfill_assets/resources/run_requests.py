@@ -143,7 +143,9 @@ def describe(cycle: Cycle) -> str:
     days = f"{cycle.last_day}"
     if cycle.first_day != cycle.last_day:
         days += f" back to {cycle.first_day}"
-    units = "all units" if len(cycle.units) > 1 else cycle.units[0]
+    units = ", ".join(cycle.units)
+    if cycle.units == cycle.partitions.catalogue.unit_names:
+        units = "all units"
     categories = ", ".join(dict.fromkeys(query.category for query in cycle.queries))
     return f"{len(cycle.partitions)} partitions: {categories}; {units}; {days}"[:255]
 

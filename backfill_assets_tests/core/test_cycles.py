@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +41,11 @@ def is_narrow(cycle: Cycle) -> bool:
 
 
 def cycles_of(plan: Plan, some: Bounds = NO_BOUNDS) -> list[Cycle]:
-    return list(plan.cycles(some))
+    """Return the cycles; a planner that stands still fails here, and does not run for ever."""
+    most = len(plan.work)  # each cycle takes up one partition at least
+    cycles = list(islice(plan.cycles(some), most + 1))
+    assert len(cycles) <= most
+    return cycles
 
 
 @thoroughly
@@ -49,24 +54,24 @@ def test_bounded_cycles_take_up_exactly_the_work_and_each_partition_once(
     situation: Situation, some: Bounds
 ) -> None:
     plan = situation.plan()
-    taken = [partition for cycle in plan.cycles(some) for partition in cycle.partitions]
+    taken = [partition for cycle in cycles_of(plan, some) for partition in cycle.partitions]
     assert len(taken) == len(set(taken))
     assert set(taken) == set(plan.work)
-    unbounded = [p for cycle in plan.cycles(NO_BOUNDS) for p in cycle.partitions]
+    unbounded = [p for cycle in cycles_of(plan, NO_BOUNDS) for p in cycle.partitions]
     assert set(taken) == set(unbounded)
 
 
 @thoroughly
 @given(situations(), bounds)
 def test_every_cycle_makes_progress_within_its_bounds(situation: Situation, some: Bounds) -> None:
-    for cycle in situation.plan().cycles(some):
+    for cycle in cycles_of(situation.plan(), some):
         assert 1 <= len(cycle.partitions) <= (some.max_partitions or 10_000)
         assert 1 <= len(cycle.partitions.days()) <= (some.max_days or 10_000)
 
 
 @given(situations(), bounds)
 def test_a_cycle_describes_its_work_exactly(situation: Situation, some: Bounds) -> None:
-    for cycle in situation.plan().cycles(some):
+    for cycle in cycles_of(situation.plan(), some):
         assert cycle.partitions.days()[0] == cycle.last_day
         assert cycle.partitions.days()[-1] == cycle.first_day
         in_work = {partition.query for partition in cycle.partitions}
@@ -82,7 +87,7 @@ def test_what_is_missing_in_a_rectangle_is_its_cycles_work_and_nothing_blocked(
     plan = situation.plan()
     missing = plan.missing
     in_flight = plan.blocked
-    for cycle in plan.cycles(some):
+    for cycle in cycles_of(plan, some):
         assert cycle.rectangle() & (missing | in_flight) == cycle.partitions
         in_flight = in_flight | cycle.partitions  # still running when the next one starts
         missing = missing - cycle.partitions
@@ -93,7 +98,7 @@ def test_a_rectangle_is_days_times_neighbouring_units_of_one_grid(
     situation: Situation, some: Bounds
 ) -> None:
     catalogue = situation.catalogue
-    for cycle in situation.plan().cycles(some):
+    for cycle in cycles_of(situation.plan(), some):
         grid = next(grid for grid in catalogue.grids if cycle.queries[0] in grid.queries)
         assert set(cycle.queries) <= set(grid.queries)
         assert {query.first_day for query in cycle.queries} == {grid.first_day}
@@ -107,7 +112,7 @@ def test_every_cycle_begins_on_the_newest_day_that_has_work_left(
 ) -> None:
     plan = situation.plan()
     left = plan.work
-    for cycle in plan.cycles(some):
+    for cycle in cycles_of(plan, some):
         assert cycle.last_day == left.days()[0]
         left = left - cycle.partitions
 
@@ -115,11 +120,11 @@ def test_every_cycle_begins_on_the_newest_day_that_has_work_left(
 @given(situations(), bounds)
 def test_the_newest_closed_day_goes_first_and_by_itself(situation: Situation, some: Bounds) -> None:
     plan = situation.plan()
-    with_newest = [plan.latest_closed_day in cycle.partitions.days() for cycle in plan.cycles(some)]
+    cycles = cycles_of(plan, some)
+    with_newest = [plan.latest_closed_day in cycle.partitions.days() for cycle in cycles]
     assert with_newest == sorted(with_newest, reverse=True)
-    for cycle in plan.cycles(some):
-        if plan.latest_closed_day in cycle.partitions.days():
-            assert cycle.first_day == cycle.last_day == plan.latest_closed_day
+    for cycle in cycles[: sum(with_newest)]:
+        assert cycle.first_day == cycle.last_day == plan.latest_closed_day
 
 
 @given(situations(), st.none() | st.integers(1, 8))
@@ -213,7 +218,7 @@ def test_the_search_reaches_every_kind_of_cycle(kind: Callable[[Plan, Cycle], ob
 
     def reached(drawn: tuple[Situation, Bounds]) -> bool:
         plan = drawn[0].plan()
-        return any(kind(plan, cycle) for cycle in plan.cycles(drawn[1]))
+        return any(kind(plan, cycle) for cycle in cycles_of(plan, drawn[1]))
 
     only_search = settings(max_examples=1_000, phases=[Phase.generate], database=None)
     assert find(st.tuples(situations(), bounds), reached, settings=only_search)
@@ -323,7 +328,7 @@ def test_a_range_of_units_stops_before_a_unit_that_is_in_flight() -> None:
 def test_an_endless_failure_starves_nothing_else() -> None:
     failing = [f"hour/departures/2013-08-{day:02}/JFK" for day in range(1, 11)]
     plan = a_plan(a_catalogue(), backing_off=failing, now=TEN_DAYS)
-    taken = [p for cycle in plan.cycles(Bounds(max_days=3)) for p in cycle.partitions]
+    taken = [p for cycle in cycles_of(plan, Bounds(max_days=3)) for p in cycle.partitions]
     assert len(taken) == 50
     assert set(names(taken)) == set(names(plan.missing)) - set(failing)
 

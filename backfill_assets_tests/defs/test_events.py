@@ -241,6 +241,19 @@ def test_an_open_day_is_refused_and_the_others_are_committed_and_told(dagster: D
     assert partitions(dagster.events(SOLD)) == ["2024-03-05|Paris"]
 
 
+def test_a_run_from_a_jobs_page_commits_its_whole_range_and_tells_it(dagster: Dagster) -> None:
+    # Dagster gives such a run the first key of the whole backfill as well, which is not its own.
+    misleading = {"dagster/partition/date": "2024-03-01", "dagster/partition/unit": "Paris"}
+    result = dagster.repository.get_job("shops_partitions").execute_in_process(
+        instance=dagster.instance,
+        tags=a_range("2024-03-02|Lyon", "2024-03-05|Lyon") | misleading,
+    )
+    assert result.success
+    lyon = [f"2024-03-0{day}|Lyon" for day in (5, 4, 3, 2)]
+    assert list(keys(dagster)) == partitions(dagster.events(SOLD)) == lyon
+    assert partitions(dagster.events(REVENUE)) == lyon
+
+
 def test_one_asset_of_a_category_is_computed_without_the_others(dagster: Dagster) -> None:
     assert dagster.ask([REVENUE], a_key("2024-03-05|Paris")).success
     assert dagster.events(SOLD) == []

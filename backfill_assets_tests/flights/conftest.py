@@ -10,18 +10,12 @@ from backfill_assets.flights.load import load_flights
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 from backfill_assets.stores.postgres.folder import ServerFolder
 from backfill_assets.stores.postgres.locks import heritable
-from backfill_assets_tests.postgres_fixtures import (  # noqa: F401 - fixtures
-    Prepare,
-    Workshop,
-    clone_database,
-    database,
-    postgres,
-    temporary_folder,
-    workshop,
-)
+from backfill_assets_tests.postgres_fixtures import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from backfill_assets_tests.postgres_fixtures import Prepare, Workshop
 
 TEMPLATE = "flights"
 STOP_SECONDS = 60
@@ -32,13 +26,13 @@ def prepare(url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def flights_url(workshop: Workshop) -> str:  # noqa: F811 - the fixture
+def flights_url(workshop: Workshop) -> str:
     """A database that holds the flights, for tests that only read."""
     return workshop.clone(TEMPLATE, prepare)
 
 
 @pytest.fixture
-def own_flights_url(clone_database: Callable[[str, Prepare], str]) -> str:  # noqa: F811
+def own_flights_url(clone_database: Callable[[str, Prepare], str]) -> str:
     """A database that holds the flights, for one test to change."""
     return clone_database(TEMPLATE, prepare)
 

@@ -86,6 +86,22 @@ def complete_home() -> Iterator[Path]:
         yield product.home
 
 
+@pytest.fixture(scope="module")
+def running_product(complete_home: Path) -> Iterator[Product]:
+    """A product that is up and complete, for tests that leave it so; one for all of a module."""
+    with temporary_folder("backfill-home-") as folder:
+        product = Product(home=folder / "home", settings=SMALL)
+        shutil.copytree(complete_home, product.home)
+        try:
+            product.up()
+            product.wait_until_it_answers()
+            yield product
+            assert product.stop() == 0
+        finally:
+            product.end()
+            print(product.logs())  # noqa: T201 - as above
+
+
 @pytest.fixture
 def small_product(new_product: MakeProduct) -> Product:
     """A product with an empty store and a clock that stands still on 12 January 2013."""
@@ -95,5 +111,5 @@ def small_product(new_product: MakeProduct) -> Product:
 @pytest.fixture
 def complete_product(small_product: Product, complete_home: Path) -> Product:
     """The same with a complete store; not running."""
-    shutil.copytree(complete_home, small_product.home, ignore=shutil.ignore_patterns("*.sock"))
+    shutil.copytree(complete_home, small_product.home)
     return small_product

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+ERROR, NO = 1, 3  # exit codes; see cli
 COMMAND = (sys.executable, "-m", "backfill_assets.cli")
 # Eleven days are closed: 1 to 4 January with two airports, 5 to 11 January with three, and three
 # categories of four value types; the fourth category begins in March.
@@ -167,6 +168,8 @@ class Product:
 
     def committed(self) -> set[str]:
         """Return ``category/value type/day|unit`` of each committed partition."""
+        if not self.store.exists():
+            return set()
         inventory = self.store.scan(FLIGHTS)
         return {f"{p.query.category}/{p.query.value_type}/{p.key}" for p in inventory.committed}
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from backfill_assets_tests.recovery.running import Product
 
 START = "2013-01-10T06:00:00-05:00"
-SPEED = 3_600  # an hour every second: a day closes every 24 s
-LATER_DAY = date(2013, 1, 13)  # closes on the 14th at 08:00: 98 s after the start
+SPEED = 7_200  # two hours every second: a day closes every 12 s
+LATER_DAY = date(2013, 1, 13)  # closes on the 14th at 08:00: 49 s after the start
 PARTITIONS_OF_A_DAY = 36  # three airports, three categories, four value types
 SECONDS = 360
 

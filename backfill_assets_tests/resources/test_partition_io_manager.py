@@ -203,7 +203,7 @@ def test_a_rerun_that_fails_leaves_the_old_data_and_the_partition_committed(
 
     bad = rows(1).assign(value=[1.0, float("inf")])
     assert not materialize(project, lambda: bad, a_key(KEYS[0]) | REPLACE).success
-    assert not materialize(project, lambda: object(), a_key(KEYS[0]) | REPLACE).success
+    assert not materialize(project, object, a_key(KEYS[0]) | REPLACE).success
     assert values(project) == {KEYS[0]: [1, 2]}
     assert project.store.verify(paris(DAY_2)) == before
     assert place.endswith("/shops/article/sold/v1/2024-03-02/Paris.parquet")
@@ -238,6 +238,6 @@ def test_a_held_partition_is_refused_also_when_it_shall_be_replaced(project: Pro
 
 def test_a_finished_run_leaves_no_attempt_behind(project: Project) -> None:
     materialize(project, lambda: rows(1), a_key(KEYS[0]))
-    materialize(project, lambda: object(), a_key(KEYS[1]))
+    materialize(project, object, a_key(KEYS[1]))
     attempts = [path for path in (project.store.root / ".attempts").iterdir() if path.is_dir()]
     assert attempts == []
