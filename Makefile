@@ -39,6 +39,9 @@ $(VENV)/ready: requirements.lock pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+bench: $(VENV)/ready
+	$(BIN)/python -m backfill_assets_tests.benchmarks $(ONLY)
+
 lock:
 	uv pip compile --quiet --universal --generate-hashes --no-strip-extras --python-version 3.11 \
 		--group dev --output-file requirements.lock pyproject.toml
