@@ -109,7 +109,7 @@ class Plan:
         if partition in self.in_flight:
             return "a run that takes it up is in flight"
         if partition in self.backing_off:
-            return "it failed lately and backs off"
+            return "it failed lately, or its run was cancelled, and it backs off"
         return "no committed file; the next cycles take it up"
 
 

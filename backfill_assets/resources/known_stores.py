@@ -33,6 +33,7 @@ def begin_store(store: PartitionStore[Any], root: Path, memory: Path) -> None:
         raise StoreUnreadableError(message)
     store.prepare()
     if str(root) not in known:
+        memory.parent.mkdir(parents=True, exist_ok=True)
         draft = memory.with_suffix(".new")
         draft.write_text(json.dumps([*known, str(root)], indent=2))
         draft.replace(memory)

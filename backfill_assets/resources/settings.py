@@ -82,6 +82,11 @@ class Settings(BaseModel):
         return self.store or self.home / "store"
 
     @property
+    def known_stores(self) -> Path:
+        """Where it is remembered which folders were stores before."""
+        return self.home / "stores.json"
+
+    @property
     def dagster_home(self) -> Path:
         """Where Dagster keeps what is not in its database."""
         return self.home / "dagster"

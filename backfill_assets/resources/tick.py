@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from backfill_assets.resources.abandoned_runs import fail_abandoned_runs, unfinished_runs
+from backfill_assets.resources.cancelled_runs import PAUSE, paused_partitions
 from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.event_log import event_log_mark
 from backfill_assets.resources.reconciliation import report, unreported_partitions
@@ -88,10 +89,12 @@ class Tick:
         # Before the scan: what a run commits and ends in between is seen as committed.
         runs = self._unfinished()
         failures = self._project.failures(self._catalogue)
+        now = RealClock().now()
+        paused = paused_partitions(self._instance, self._catalogue, now)
         plan = self._project.plan(
             self._catalogue,
             in_flight=in_flight(self._catalogue, runs),
-            backing_off=backing_off(self._catalogue, failures, RealClock().now()),
+            backing_off=backing_off(self._catalogue, failures, now) | paused,
             looks_for_changes=True,
         )
         self._look_at(failures, plan)
@@ -114,7 +117,8 @@ class Tick:
     def _look_at(self, failures: Sequence[Failure], plan: Plan) -> None:
         """Forget failures that are over, and raise the alert for those that need a person."""
         if self._project.failure_memory is not None:
-            over = [f.partition for f in failures if f.partition not in plan.missing]
+            waits = plan.missing | plan.restating
+            over = [f.partition for f in failures if f.partition not in waits]
             self._project.failure_memory.forget(over)
         for failure in failures:
             if failure.needs_a_person and failure.partition in plan.missing:
@@ -214,11 +218,18 @@ def _why_missing(
         parts.append(f"{len(plan.work)} missing partitions wait for a place")
     if plan.in_flight:
         parts.append(f"{len(plan.in_flight)} missing partitions are in {len(runs)} unfinished runs")
-    if plan.backing_off:
-        retry_at = min(f.retry_at for f in failures if f.partition in plan.backing_off)
+    failed = [f for f in failures if f.partition in plan.backing_off]
+    if failed:
+        retry_at = min(f.retry_at for f in failed)
         parts.append(
-            f"{len(plan.backing_off)} missing partitions failed lately and back off; "
-            f"the next attempt is after {retry_at:%Y-%m-%d %H:%M:%S %Z}"
+            f"{len(failed)} missing partitions failed lately and back off; the next attempt is "
+            f"after {retry_at:%Y-%m-%d %H:%M:%S %Z}"
+        )
+    paused = len(plan.backing_off) - len(failed)
+    if paused:
+        parts.append(
+            f"{paused} missing partitions are of runs that were cancelled less than "
+            f"{PAUSE.seconds // 60} minutes ago; hold them to stop them for good"
         )
     return parts
 

@@ -21,6 +21,7 @@ from backfill_assets.resources.abandoned_runs import (
     fail_abandoned_runs,
     unfinished_runs,
 )
+from backfill_assets.resources.cancelled_runs import STOPPED_TAG
 from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.dagster_processes import DagsterProcesses
 from backfill_assets.resources.known_stores import begin_store
@@ -75,9 +76,7 @@ class Up:
                     processes.stop()
 
     def _prepare(self, port: int) -> DagsterProcesses:
-        begin_store(
-            self._project.store, self._settings.store_root, self._settings.home / "stores.json"
-        )
+        begin_store(self._project.store, self._settings.store_root, self._settings.known_stores)
         self._say(f"Store       {self._settings.store_root}")
         where = "your server" if self._settings.database_url else "embedded"
         url = self._despite_kills(source_database_url)
@@ -113,9 +112,11 @@ class Up:
         with dg.DagsterInstance.from_config(str(self._settings.dagster_home)) as instance:
             for record in every_unfinished_run(instance):
                 if record.dagster_run.status in _HAVE_A_PROCESS:
+                    run_id = record.dagster_run.run_id
+                    instance.add_run_tags(run_id, {STOPPED_TAG: "true"})
                     # The code server may be gone: then the next `up` finds the run abandoned.
                     with suppress(dg.DagsterError):
-                        instance.run_launcher.terminate(record.dagster_run.run_id)
+                        instance.run_launcher.terminate(run_id)
 
     def _look_on(
         self,

@@ -131,7 +131,7 @@ def test_the_five_states_say_why() -> None:
         ("committed", "its file stands in the store"),
         ("missing", "no committed file; the next cycles take it up"),
         ("missing", "a run that takes it up is in flight"),
-        ("missing", "it failed lately and backs off"),
+        ("missing", "it failed lately, or its run was cancelled, and it backs off"),
     ]
 
 
