@@ -181,14 +181,7 @@ class TestInFlight:
         dagster.unfinished(status, [SOLD, REVENUE], a_range("2024-03-05|Paris", "2024-03-05|Nice"))
         assert told(dagster.asks()) == ["6 partitions: hour; all units; 2024-03-05"]
 
-    @pytest.mark.parametrize(
-        "status",
-        [
-            dg.DagsterRunStatus.SUCCESS,
-            dg.DagsterRunStatus.FAILURE,
-            dg.DagsterRunStatus.CANCELED,
-        ],
-    )
+    @pytest.mark.parametrize("status", [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE])
     def test_what_a_finished_run_left_missing_is_asked_for_again(
         self, dagster: Dagster, status: dg.DagsterRunStatus
     ) -> None:
