@@ -43,7 +43,7 @@ def product() -> Iterator[Product]:
             wait_for("nine days", lambda: "complete" in made.output, seconds=COMPLETE_SECONDS)
             yield made
         finally:
-            made.stop()
+            made.end()
 
 
 @pytest.fixture(scope="session")
