@@ -48,7 +48,7 @@ def test_launching_committed_days_again_ends_well_and_changes_nothing(
 
     backfill = pages.launch("[2013-01-08...2013-01-09]")
 
-    pages.expect_backfill(backfill, "Success")
+    pages.expect_backfill(backfill, "COMPLETED_SUCCESS")
     after = file.stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
@@ -63,7 +63,7 @@ def test_a_launch_over_an_l_shape_commits_nothing_open_and_says_when_it_closes(
 
     backfill = pages.launch("[2013-01-03...2013-01-11]", missing_only=True)
 
-    pages.expect_backfill(backfill, "Failure")
+    pages.expect_backfill(backfill, "COMPLETED_FAILED")
     pages.grid()
     pages.expect_cells("Failed", 6)
     pages.expect_cells("Materialized", CELLS + 2)  # reported once as not expected
