@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from datetime import datetime
+from itertools import islice
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,21 +27,24 @@ from backfill_assets.core.errors import (
 from backfill_assets.core.plan import State
 from backfill_assets.core.selection import FORM
 from backfill_assets.defs.bindings import project
-from backfill_assets.resources import operations
+from backfill_assets.resources import operations, pruning
+from backfill_assets.resources.adoption import adopt as adopt_tree
 from backfill_assets.resources.coverage_report import COLUMNS, facts
+from backfill_assets.resources.known_stores import begin_store
 from backfill_assets.resources.progress_view import ProgressView, bar
 from backfill_assets.resources.run_requests import describe
 from backfill_assets.resources.settings import settings
 from backfill_assets.stores.postgres.errors import PostgresError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from backfill_assets.core.plan import Plan
     from backfill_assets.stores.failures import Failure
 
 NO = 3  # exit code: the answer is no
 CYCLES_SHOWN = 5
+PATHS_SHOWN = 10  # of each kind; --json has them all
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 _out = Console()
@@ -121,6 +126,71 @@ def release(partitions: Annotated[str, typer.Argument(help=FORM)]) -> None:
 def restate(partitions: Annotated[str, typer.Argument(help=FORM)]) -> None:
     """Have committed partitions made again and replaced: after missing work, newest first."""
     _out.print(f"To be restated: {operations.restate(project(), partitions)}")
+
+
+@app.command()
+def adopt(
+    directory: Annotated[Path, typer.Argument(help="Holds files in the store's layout.")],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take in existing files that the catalogue expects, after checking each; copies, newest first.
+
+    Can be killed and repeated. The next ticks report what was taken in to Dagster.
+    """
+    if not dry_run:
+        begin_store(project().store, settings().store_root, settings().known_stores)
+    with bar(_err, disable=as_json) as progress:
+        task = progress.add_task("adopt", total=None, more="")
+        outcome = adopt_tree(
+            project(),
+            directory,
+            dry_run=dry_run,
+            on_progress=lambda done, count: progress.update(task, completed=done, total=count),
+        )
+    if as_json:
+        _print_json(outcome.facts() | {"dry_run": dry_run})
+    else:
+        _print_paths((f"{r.path}: {r.reason}" for r in outcome.refused), len(outcome.refused), _err)
+        _out.print(
+            f"{outcome.adopted} files {'would be ' if dry_run else ''}adopted, "
+            f"{outcome.stood_already} stood committed already, {len(outcome.refused)} refused"
+        )
+    raise typer.Exit(NO if outcome.refused else 0)
+
+
+@app.command()
+def prune(
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove; without it, only say what.")] = False,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Only old versions of queries.")
+    ] = False,
+    unexpected: Annotated[
+        bool, typer.Option("--unexpected", help="Only what no catalogue asks for.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what the catalogues do not ask for any more; remove it with --yes. Never a hold."""
+    kinds = pruning.kinds(superseded=superseded, unexpected=unexpected)
+    found = pruning.prunings(project(), kinds)
+    if not as_json:
+        for one in found:
+            _print_pruning(one)
+    count = sum(len(one.leftovers) for one in found)
+    removed = 0
+    if yes:
+        with bar(_err, disable=as_json) as progress:
+            task = progress.add_task("prune", total=count, more="")
+            for one in found:
+                removed += pruning.prune(project(), one, lambda n: progress.advance(task, n))
+    if as_json:
+        _print_json({"removed": removed, "catalogues": [one.facts() for one in found]})
+    elif yes:
+        _out.print(f"{removed} of {count} files and folders removed")
+    elif count:
+        _out.print("Nothing was removed; `backfill-assets prune --yes` removes it")
 
 
 @app.command()
@@ -258,6 +328,40 @@ def _print_status(known: dict[str, Any]) -> None:
             style="red" if failure["needs_a_person"] else "yellow",
             soft_wrap=True,
         )
+
+
+def _print_pruning(one: pruning.Pruning) -> None:
+    known = one.facts()
+    table = Table(title=f"{known['catalogue']}: not asked for any more")
+    for name in ("", "files", "folders", "bytes"):
+        table.add_column(name, justify="left" if name == "" else "right")
+    for kind, found in known["kinds"].items():
+        table.add_row(kind, *(f"{found[name]:,}" for name in ("files", "folders", "bytes")))
+    if known["kinds"]:
+        _out.print(table)
+    else:
+        _out.print(f"{known['catalogue']}: nothing to prune")
+    for kind, found in known["kinds"].items():
+        _out.print(f"{kind}:")
+        _print_paths(found["paths"], len(found["paths"]), _out)
+    if known["kept"]:
+        _out.print("kept all the same, as holds, symlinks or other devices:")
+        _print_paths(known["kept"], len(known["kept"]), _out)
+    for warning in known["warnings"]:
+        _err.print(warning, style="yellow", soft_wrap=True, highlight=False)
+
+
+def _print_paths(lines: Iterable[str], count: int, console: Console) -> None:
+    for line in islice(lines, PATHS_SHOWN):
+        # A name of other bytes than UTF-8 is shown as far as it can be.
+        console.print(
+            f"  {line.encode(errors='replace').decode()}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+    if count > PATHS_SHOWN:
+        console.print(f"  and {count - PATHS_SHOWN} more; --json names them all")
 
 
 def _print_json(value: object) -> None:

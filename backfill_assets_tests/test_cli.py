@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from datetime import date
@@ -61,15 +62,21 @@ def run(
         monkeypatch.setattr(sys, "argv", ["backfill-assets", *arguments])
         monkeypatch.setenv("COLUMNS", "200")
         capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-            raise SystemExit(0)
+        code = exit_code()
         captured = capsys.readouterr()
-        code = 0 if end.value.code is None else int(end.value.code)
         return code, captured.out, captured.err
 
     yield command
     forget()
+
+
+def exit_code() -> int:
+    """Run the command line, and return what the shell would see."""
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
 
 
 def forget() -> None:
@@ -367,8 +374,147 @@ class TestErrors:
     def test_help_is_no_error(self, run: Any) -> None:
         code, out, _ = run("--help")
         assert code == 0
-        for command in ("up", "plan", "status", "verify", "sweep"):
+        for command in ("up", "plan", "status", "verify", "sweep", "adopt", "prune"):
             assert command in out
+
+
+class TestAdopting:
+    """Files that exist already, and the store that takes them in."""
+
+    @pytest.fixture
+    def history(self, tmp_path: Path) -> Path:
+        """Two days, as another store holds them, and one file that is damaged."""
+        other = LocalPartitionStore(tmp_path / "history", [FLIGHTS])
+        other.prepare()
+        publish(other, *TWO_DAYS)
+        Path(other.location(FLIGHTS.parse(ONE))).write_bytes(b"damaged")
+        return tmp_path / "history"
+
+    def test_files_are_taken_in_the_refused_are_named_and_it_can_be_repeated(
+        self, run: Any, store: LocalPartitionStore, history: Path
+    ) -> None:
+        code, out, err = run("adopt", str(history))
+        assert code == 3
+        assert out == "47 files adopted, 0 stood committed already, 1 refused\n"
+        path = history / "flights/carrier/departures/v1/2013-01-02/JFK.parquet"
+        assert sentence(err).startswith(f"{path}: cannot be read as Parquet: ")
+        assert run("verify")[:2] == (0, "47 files checked, 0 unsound\n")
+        path.unlink()
+        code, out, err = run("adopt", str(history))
+        assert (code, err) == (0, "")
+        assert out == "0 files adopted, 47 stood committed already, 0 refused\n"
+        assert len(store.scan(FLIGHTS).committed) == 47
+
+    def test_adopting_begins_a_store_and_a_dry_run_does_not(
+        self, run: Any, environment: dict[str, str], history: Path
+    ) -> None:
+        root = Path(environment["BACKFILL_HOME"]) / "store"
+        code, out, _ = run("adopt", str(history), "--dry-run")
+        assert (code, root.exists()) == (3, False)
+        assert out == "47 files would be adopted, 0 stood committed already, 1 refused\n"
+        assert run("adopt", str(history))[0] == 3
+        assert run("plan")[1].splitlines()[1].startswith("47 of 48 committed, 1 missing")
+        shutil.rmtree(root)
+        code, _, err = run("adopt", str(history))
+        assert code == 1
+        assert "was a store before and is none now" in sentence(err)
+
+    def test_as_json_it_names_every_refused_file(
+        self, run: Any, store: LocalPartitionStore, history: Path
+    ) -> None:
+        code, out, err = run("adopt", str(history), "--json")
+        assert (code, err) == (3, "")
+        told = facts(out)
+        assert (told["adopted"], told["stood_already"], told["dry_run"]) == (47, 0, False)
+        assert [Path(refusal["path"]).name for refusal in told["refused"]] == ["JFK.parquet"]
+        assert store.exists()
+
+    @pytest.mark.usefixtures("store")
+    def test_a_name_in_no_known_encoding_is_shown_as_far_as_it_can_be(
+        self, run: Any, tmp_path: Path
+    ) -> None:
+        (tmp_path / "tree").mkdir()
+        Path(os.fsdecode(bytes(tmp_path / "tree") + b"/[bold]\xff.parquet")).touch()
+        code, _, err = run("adopt", str(tmp_path / "tree"))
+        assert code == 3
+        assert "/[bold]?.parquet: is no file of a query on a day" in sentence(err)
+
+    @pytest.mark.usefixtures("store")
+    def test_a_folder_that_is_not_there_is_an_error(self, run: Any, tmp_path: Path) -> None:
+        code, out, err = run("adopt", str(tmp_path / "nowhere"))
+        assert (code, out) == (1, "")
+        assert sentence(err).startswith(f"SettingsError: {tmp_path}/nowhere is no folder; ")
+
+
+class TestPruning:
+    """What the catalogues do not ask for: shown first, removed on request."""
+
+    @pytest.fixture
+    def old(self, store: LocalPartitionStore) -> LocalPartitionStore:
+        """A complete store with a later version, a day that was never expected, and litter."""
+        publish(store, *TWO_DAYS)
+        departures = store.root / "flights/carrier/departures"
+        for path in ("v2/2013-01-02/JFK.parquet", "v1/2012-12-31/JFK.parquet", "v1/notes"):
+            (departures / path).parent.mkdir(parents=True, exist_ok=True)
+            (departures / path).write_bytes(b"12345")
+        return store
+
+    def test_a_dry_run_is_the_default_and_counts_by_kind(
+        self, run: Any, old: LocalPartitionStore
+    ) -> None:
+        before = sorted(old.root.rglob("*"))
+        code, out, err = run("prune")
+        assert (code, err) == (0, "")
+        assert sorted(old.root.rglob("*")) == before
+        lines = out.splitlines()
+        assert "not expected any more 1 1 5" in [
+            " ".join(line.replace("│", " ").split()) for line in lines
+        ]
+        assert "  flights/carrier/departures/v1/2012-12-31/JFK.parquet" in lines
+        assert lines[-1] == "Nothing was removed; `backfill-assets prune --yes` removes it"
+
+    def test_with_yes_it_goes_and_what_is_expected_stays(
+        self, run: Any, old: LocalPartitionStore
+    ) -> None:
+        code, out, _ = run("prune", "--yes")
+        assert code == 0
+        assert out.splitlines()[-1] == "6 of 6 files and folders removed"
+        assert run("verify")[:2] == (0, "48 files checked, 0 unsound\n")
+        assert run("prune")[1] == "flights: nothing to prune\n"
+        assert old.scan(FLIGHTS).strangers == ()
+
+    @pytest.mark.usefixtures("old")
+    def test_kinds_can_be_chosen(self, run: Any) -> None:
+        code, out, _ = run("prune", "--superseded", "--yes", "--json")
+        assert (code, facts(out)["removed"]) == (0, 0)
+        code, out, _ = run("prune", "--superseded", "--unexpected", "--json")
+        found = facts(out)["catalogues"][0]["kinds"]
+        assert {kind: (one["files"], one["folders"]) for kind, one in found.items()} == {
+            "no file of the store": (1, 0),
+            "not expected any more": (1, 1),
+            "version that the catalogue does not ask for yet": (1, 2),
+        }
+        assert found["no file of the store"]["paths"] == ["flights/carrier/departures/v1/notes"]
+        code, out, _ = run("prune", "--unexpected", "--yes", "--json")
+        assert (code, facts(out)["removed"]) == (0, 6)
+
+    @pytest.mark.usefixtures("store")
+    def test_an_empty_store_has_nothing_to_prune(self, run: Any) -> None:
+        assert run("prune")[:2] == (0, "flights: nothing to prune\n")
+        code, out, _ = run("prune", "--yes", "--json")
+        assert code == 0
+        assert facts(out) == {
+            "removed": 0,
+            "catalogues": [
+                {
+                    "catalogue": "flights",
+                    "total": {"files": 0, "folders": 0, "bytes": 0},
+                    "kinds": {},
+                    "kept": [],
+                    "warnings": [],
+                }
+            ],
+        }
 
 
 def test_the_installed_command_is_this_command_line(

@@ -287,11 +287,8 @@ class Catalogue:
 
 @lru_cache(maxsize=64)  # a plan explains thousands of partitions at one watermark
 def _oldest_retained_day(catalogue: Catalogue, latest_closed_day: date) -> date:
-    retained = catalogue.days(catalogue.first_day, latest_closed_day)
-    oldest = catalogue.first_day
-    for oldest in islice(retained, catalogue.retention_days):
-        pass
-    return oldest
+    newest_first = catalogue.days(catalogue.first_day, latest_closed_day)
+    return min(islice(newest_first, catalogue.retention_days), default=catalogue.first_day)
 
 
 def _check_names(kind: str, names: Sequence[str], reserved: frozenset[str] = frozenset()) -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from datetime import date
 
     from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.leftovers import Leftover, Leftovers
     from backfill_assets.core.partition_sets import PartitionSet
     from backfill_assets.core.partitions import Partition
 
@@ -35,6 +37,10 @@ class CommitRecord:
     rows: int
     digest: str
     source: str | None = None
+
+    def is_same_content(self, other: CommitRecord) -> bool:
+        """Return whether both speak of the same rows, whatever the source's fingerprint was."""
+        return (self.rows, self.digest) == (other.rows, other.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,20 @@ class Attempt(Protocol[TableT_contra]):
 
         Args:
             source: The source's fingerprint of the day; part of the commit record.
+
+        Raises:
+            StaleAttemptError: the attempt was revoked.
+            StoreFullError: there is no room.
+        """
+
+    def stage_file(
+        self, partition: Partition, record: CommitRecord, content: bytes, *, file_format: str
+    ) -> bool:
+        """Stage a whole file as it is, where it is of the store's own format; or return False.
+
+        Args:
+            record: What the file says about itself; the caller has checked that it is true.
+            file_format: Of the file.
 
         Raises:
             StaleAttemptError: the attempt was revoked.
@@ -183,6 +203,16 @@ class PartitionStore(Protocol[TableT]):
 
         The wish stands in the store until the partition was published again with ``replace``.
         """
+
+    def leftovers(self, catalogue: Catalogue, latest_closed_day: date) -> Leftovers:
+        """Return what stands in the store for a catalogue and is not asked for any more.
+
+        Raises:
+            StoreUnreadableError: a place cannot be read; nothing may be removed then.
+        """
+
+    def remove(self, leftovers: Sequence[Leftover]) -> int:
+        """Remove leftovers, durably; return how many went. A crash leaves each there or gone."""
 
     def location(self, partition: Partition) -> str:
         """Return where a partition's file stands or would stand, for people to read."""

@@ -42,6 +42,7 @@ def project_of(chosen: Settings) -> Project:
         chosen.store_root,
         [data_set.catalogue for data_set in DATA_SETS],
         file_format=chosen.file_format,
+        commit_protocol=chosen.commit_protocol,
     )
     return Project(
         data_sets=DATA_SETS,

@@ -134,6 +134,7 @@ def run_request(
     return dg.RunRequest(
         job_name=job_name(catalogue, cycle.queries[0].first_day),
         asset_selection=[asset_key(query) for query in cycle.queries],
+        asset_check_keys=[],  # None would be all checks of these assets, in every run
         tags=tags,
     )
 

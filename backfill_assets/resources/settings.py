@@ -32,6 +32,9 @@ class Settings(BaseModel):
     home: Path = Field(PROJECT / ".backfill", description="Everything the project keeps by itself.")
     store: Path | None = Field(None, description="The committed files; default HOME/store.")
     file_format: Literal["parquet", "json"] = Field("parquet", description="Of every file.")
+    commit_protocol: Literal["link", "marker"] = Field(
+        "link", description="How files are committed; 'marker' needs neither links nor renames."
+    )
     database_url: str | None = Field(
         None,
         repr=False,  # it holds a password

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from backfill_assets.core.partitions import Partition
 
-_RECORD_KEY = b"backfill_assets.commit"  # in the Parquet key-value metadata
+RECORD_KEY = b"backfill_assets.commit"  # in the Parquet key-value metadata
 # What Arrow raises at bytes that are not what they should be; ArrowInvalid is a ValueError.
-_UNREADABLE = (pa.ArrowException, ValueError, OverflowError, OSError)
+UNREADABLE = (pa.ArrowException, ValueError, OverflowError, OSError)
 
 
 class FileFormat(Protocol):
@@ -71,7 +71,7 @@ class ParquetFormat:
             store_schema=False,  # Arrow's copy of the schema would double the file
         ) as writer:
             writer.write_table(table)
-            writer.add_key_value_metadata({_RECORD_KEY: _record_text(record).encode()})
+            writer.add_key_value_metadata({RECORD_KEY: _record_text(record).encode()})
         return memoryview(sink.getvalue())
 
     def decode(self, content: bytes, path: Path, partition: Partition) -> pa.Table:
@@ -80,16 +80,16 @@ class ParquetFormat:
             with pq.ParquetFile(pa.BufferReader(content)) as file:
                 table = file.read().replace_schema_metadata(None)
             return _with_schema(path, table, partition)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise _unreadable(path, error) from error
 
     def record(self, content: bytes, path: Path) -> CommitRecord:
         """Return the commit record in a Parquet file's metadata."""
         try:
             metadata = pq.read_metadata(pa.BufferReader(content)).metadata or {}
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise _unreadable(path, error) from error
-        return _parse_record(path, metadata.get(_RECORD_KEY, b""))
+        return parse_record(path, metadata.get(RECORD_KEY, b""))
 
 
 class JsonFormat:
@@ -103,7 +103,7 @@ class JsonFormat:
         rows = table.to_pylist()
         for row in rows:
             row["date"] = row["date"].isoformat()
-        document = {"commit": asdict(record), "rows": rows}
+        document = {"commit": _record_fields(record), "rows": rows}
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return memoryview(text.encode())
 
@@ -114,12 +114,12 @@ class JsonFormat:
         try:
             dated = pa.Table.from_pylist(rows, schema=schema.set(0, pa.field("date", pa.string())))
             return dated.set_column(0, schema.field(0), dated.column(0).cast(pa.date32()))
-        except (*_UNREADABLE, TypeError, AttributeError) as error:
+        except (*UNREADABLE, TypeError, AttributeError) as error:
             raise _unreadable(path, error) from error
 
     def record(self, content: bytes, path: Path) -> CommitRecord:
         """Return the commit record of a JSON file."""
-        return _parse_record(path, json.dumps(_load_json(content, path).get("commit")).encode())
+        return parse_record(path, json.dumps(_load_json(content, path).get("commit")).encode())
 
 
 def file_format(name: str) -> FileFormat:
@@ -135,11 +135,21 @@ def file_format(name: str) -> FileFormat:
     return formats[name]
 
 
+def _record_fields(record: CommitRecord) -> dict[str, object]:
+    """Return what a record says; a source without fingerprints leaves no trace."""
+    return {name: value for name, value in asdict(record).items() if value is not None}
+
+
 def _record_text(record: CommitRecord) -> str:
-    return json.dumps(asdict(record), separators=(",", ":"))
+    return json.dumps(_record_fields(record), separators=(",", ":"))
 
 
-def _parse_record(path: Path, text: bytes) -> CommitRecord:
+def parse_record(path: Path, text: bytes) -> CommitRecord:
+    """Return the commit record that a file carries.
+
+    Raises:
+        CorruptPartitionError: it is no commit record.
+    """
     try:
         return CommitRecord(**json.loads(text))
     except (ValueError, TypeError) as error:

@@ -141,6 +141,8 @@ def cast(where: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArra
     Raises:
         SourceError: a value does not fit.
     """
+    if column.type == field.type:
+        return column
     if column.null_count == len(column):  # pandas gives an empty column a type of its own
         return pa.chunked_array([pa.nulls(len(column), field.type)])
     found, declared = _kind(column.type), _kind(field.type)

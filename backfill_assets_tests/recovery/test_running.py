@@ -47,6 +47,8 @@ def test_just_the_deleted_files_are_made_again(
     assert {path for path in after if after[path] != before[path]} == deleted
     found = files_of(root)
     assert all(found[path] == year[path] for path in after)
+    # The checks look at everything: once after the work, and not in each run of it.
+    assert {run.asset_check_selection for run in running_product.runs()} == {frozenset()}
 
 
 def test_a_home_that_is_up_is_not_started_again(running_product: Product) -> None:

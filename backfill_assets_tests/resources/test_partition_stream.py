@@ -11,7 +11,11 @@ import pyarrow as pa
 import pytest
 
 from backfill_assets.core.cycles import Bounds
-from backfill_assets.core.errors import PartitionsRefusedError, SourceError
+from backfill_assets.core.errors import (
+    PartitionsRefusedError,
+    SourceError,
+    SourceNotReadyError,
+)
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.resources.partition_stream import PartitionStream
 from backfill_assets_tests.resources.small_project import (
@@ -160,11 +164,27 @@ def test_only_the_batch_with_a_bad_day_is_asked_for_day_by_day(root: Path) -> No
 
 def test_a_day_that_the_source_is_not_ready_for_waits_and_is_no_failure(root: Path) -> None:
     stream = a_stream(root, Shops(not_ready={DAY_4, DAY_5}))
+    stream.asked_by_person = False
     commit(stream)
     assert stream.waiting.days() == [DAY_5, DAY_4]
     assert stream.failures == {}
     assert stream.left.masks == stream.waiting.masks
     stream.finish()
+
+
+def test_a_person_is_told_that_the_source_is_not_ready(root: Path) -> None:
+    stream = a_stream(root, Shops(not_ready={DAY_4, DAY_5}))
+    commit(stream)
+    with pytest.raises(SourceNotReadyError, match="2024-03-05, 2024-03-04"):
+        stream.finish()
+
+
+def test_the_sensor_passes_over_what_is_held(root: Path) -> None:
+    stream = a_stream(root, Shops(), first=DAY_5, last=DAY_6)
+    stream.asked_by_person = False
+    commit(stream)
+    stream.finish()
+    assert stream.committed.days() == [DAY_5]
 
 
 def test_open_partitions_are_refused_in_the_end_with_their_closing_instant(root: Path) -> None:

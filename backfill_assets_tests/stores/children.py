@@ -44,6 +44,12 @@ class Child:
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status), f"the child ended without stopping: {status}"
 
+    def stops(self) -> bool:
+        """Wait until the child has stopped itself or has ended; return whether it stopped."""
+        info = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert info is not None
+        return info.si_code == os.CLD_STOPPED
+
     def stop(self) -> None:
         """Stop the child as SIGSTOP does."""
         os.kill(self.pid, signal.SIGSTOP)

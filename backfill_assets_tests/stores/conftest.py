@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backfill_assets_tests.stores.examples import no_links_and_no_renames
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -31,3 +33,18 @@ def memory() -> Iterator[Path]:
 def root(memory: Path) -> Path:
     """Return where a store may be."""
     return memory / "store"
+
+
+@pytest.fixture
+def no_links() -> Iterator[None]:
+    """Have the operating system refuse links and renames."""
+    with no_links_and_no_renames():
+        yield
+
+
+@pytest.fixture(params=["link", "marker"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    """Return each commit protocol, the second where nothing can be linked or renamed."""
+    if request.param == "marker":
+        request.getfixturevalue("no_links")
+    return str(request.param)

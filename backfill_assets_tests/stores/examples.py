@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from datetime import date
+import errno
+import os
+import shutil
+from contextlib import contextmanager
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 
 from backfill_assets.core.catalogue import Catalogue, Category, Unit, ValueType
 from backfill_assets.core.closing import ClosingPolicy
 from backfill_assets.core.partitions import ColumnType
+from backfill_assets.stores.files.attempts import AttemptFolder
+from backfill_assets.stores.files.layout import Layout
 from backfill_assets.stores.files.local import LocalPartitionStore
+from backfill_assets.stores.files.protocols import commit_protocol
+from backfill_assets.stores.files.publishing import LocalAttempt
+from backfill_assets.stores.formats import ParquetFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
     from backfill_assets.core.partitions import Partition
+    from backfill_assets.stores.files.durability import Flusher
 
 # The same commit always gets the same verdict; trees and tables are slow to draw on a busy machine.
 STORES = settings(
@@ -84,9 +96,42 @@ def rows_of(partition: Partition, values: Iterable[int | float | None] = (1, 2))
     return pa.table(columns, names=[partition.query.category, "value"])
 
 
-def a_store(root: Path, file_format: str = "parquet") -> LocalPartitionStore:
+def a_store(
+    root: Path, file_format: str = "parquet", protocol: str = "link"
+) -> LocalPartitionStore:
     """Return the store of the catalogue at a folder."""
-    return LocalPartitionStore(root, [FLIGHTS], file_format=file_format)
+    return LocalPartitionStore(root, [FLIGHTS], file_format=file_format, commit_protocol=protocol)
+
+
+@contextmanager
+def an_attempt(
+    store: LocalPartitionStore, protocol: str, flusher: Flusher
+) -> Iterator[LocalAttempt]:
+    """Open the attempt ``run-1`` of a store with a flusher of the test's own."""
+    file_format = ParquetFormat()
+    chosen = commit_protocol(protocol, file_format)
+    layout = Layout(store.root, file_format.suffix)
+    folder = AttemptFolder(store.root, longest_run=timedelta(hours=1), end=chosen.end_attempt)
+    with folder.open("run-1") as directory:
+        publisher = chosen.publisher(directory, flusher)
+        stem_of = partial(layout.stem, FLIGHTS)
+        yield LocalAttempt(directory.name, file_format, flusher, publisher, stem_of)
+
+
+@contextmanager
+def no_links_and_no_renames() -> Iterator[None]:
+    """Have the operating system refuse every link and rename, in children of this process too."""
+
+    def refused(*paths: Any, **_: Any) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(paths[-1]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("link", "rename", "replace", "renames"):
+            patch.setattr(os, name, refused)
+        for name in ("rename", "replace", "hardlink_to"):
+            patch.setattr(Path, name, refused)
+        patch.setattr(shutil, "move", refused)
+        yield
 
 
 def publish(
@@ -113,6 +158,14 @@ def files_below(root: Path) -> dict[str, bytes]:
         for path in sorted(root.rglob("*"))
         if path.is_file() and ".attempts" not in path.relative_to(root).parts
     }
+
+
+def contents_of(store: LocalPartitionStore) -> dict[str, list[Any]]:
+    """Return the values of all that is committed, each checked: partition to values."""
+    inventory = store.scan(FLIGHTS)
+    found = list(inventory.committed - inventory.held)
+    assert all(store.verify(partition) for partition in found)
+    return {str(p): store.read(p).column("value").to_pylist() for p in found}
 
 
 def attempts_left(root: Path) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
+import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backfill_assets.stores.files import identity
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets_tests.stores.crash_points import killed_at
 from backfill_assets_tests.stores.examples import (
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from backfill_assets.core.partitions import Partition
 
 OLD, NEW = (1, 2, 3), (4, None)
-_PUBLISHING = {"open", "write", "half a write", "close", "link", "unlink", "flock", "_call_syncfs"}
+_WRITING = {"open", "write", "half a write", "close", "unlink", "flock", "_call_syncfs"}
+_PUBLISHING = _WRITING | {"link"}
+_BY_LINKS = frozenset({"link", "rename", "replace"})
+_NUMBERED = re.compile(r"(?<=[A-Z])\.[0-9]+\.(commit$|[0-9a-f]{32}\.)")
 
 
 def nothing(store: LocalPartitionStore) -> None:
@@ -103,11 +107,16 @@ def sweep(store: LocalPartitionStore) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What stands before, what is done and killed, and where one must have been killed."""
+    """What stands before, what is done and killed, and where one must have been killed.
+
+    Attributes:
+        by_links: Calls that are made where links are possible, and not by markers.
+    """
 
     before: Callable[[LocalPartitionStore], None]
     act: Callable[[LocalPartitionStore], None]
     reached: set[str]
+    by_links: frozenset[str] = _BY_LINKS
 
 
 SCENARIOS = {
@@ -115,7 +124,9 @@ SCENARIOS = {
     "a publish of three groups": Scenario(prepare, publish_groups, _PUBLISHING | {"mkdir"}),
     "a publish into existing folders": Scenario(publish_neighbours, publish_new, _PUBLISHING),
     "a replacement": Scenario(publish_old, replace, _PUBLISHING | {"replace"}),
-    "an adoption": Scenario(publish_new, publish_new, _PUBLISHING),
+    "an adoption": Scenario(
+        publish_new, publish_new, _PUBLISHING, _BY_LINKS | {"write", "half a write"}
+    ),
     "a hold of files": Scenario(publish_old, hold, {"replace", "unlink", "_call_syncfs"}),
     "a hold of what is missing": Scenario(prepare, hold, {"replace", "mkdir", "_call_syncfs"}),
     "a release": Scenario(hold_and_leave_the_files, release, {"unlink", "_call_syncfs"}),
@@ -125,7 +136,7 @@ SCENARIOS = {
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_killed_at_any_call_each_partition_is_as_before_or_as_after_and_the_next_try_converges(
+def test_killed_at_any_call_by_links_each_partition_is_as_before_or_as_after_and_converges(
     scenario: Scenario, memory: Path
 ) -> None:
     model = a_store(memory / "model")
@@ -161,47 +172,101 @@ def test_killed_at_any_call_each_partition_is_as_before_or_as_after_and_the_next
     assert reached >= scenario.reached
 
 
+@pytest.mark.usefixtures("no_links")
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_killed_at_any_call_by_markers_each_partition_is_as_before_or_as_after_and_converges(
+    scenario: Scenario, memory: Path
+) -> None:
+    model = a_store(memory / "model", protocol="marker")
+    scenario.before(model)
+    states_before = states_of(model)
+    if model.root.exists():
+        shutil.copytree(model.root, memory / "before")
+    scenario.act(model)
+    after, states_after = names_below(model.root), states_of(model)
+    reached = set()
+    for number in itertools.count():
+        root = memory / f"store-{number}"
+        if (memory / "before").exists():
+            shutil.copytree(memory / "before", root)
+        store = a_store(root, protocol="marker")
+        if (memory / "before").exists():
+            store.prepare()  # its own crash points are those of the new store
+        died_at = killed_at(number, lambda: scenario.act(store))  # noqa: B023 - runs at once
+
+        for partition, state in states_of(store).items():
+            assert state in (states_before[partition], states_after[partition]), (number, died_at)
+        scenario.act(store)
+        assert names_below(root) == after, (number, died_at)
+        assert states_of(store) == states_after
+        assert store.scan(FLIGHTS).strangers == ()
+        assert not store.is_alive("")
+        store.sweep()
+        assert attempts_left(root) == []
+        shutil.rmtree(root)
+        if died_at is None:
+            break
+        reached.add(died_at)
+    assert reached >= scenario.reached - scenario.by_links
+    assert not reached & _BY_LINKS
+
+
+def names_below(root: Path) -> list[str]:
+    """Return the names of a store's files, whatever the numbers of their commits."""
+    names = files_below(root).keys()
+    return sorted(_NUMBERED.sub(r".#.\1", n) for n in names if not n.startswith(".backfill-store"))
+
+
 def states_of(store: LocalPartitionStore) -> dict[Partition, str]:
     """Return for each partition ``missing``, ``held``, or the digest of its checked content."""
     states = dict.fromkeys(GROUP, "missing")
     if store.exists():
         inventory = store.scan(FLIGHTS)
-        assert inventory.strangers == ()
+        # What a commit has superseded is no longer needed, and not yet removed.
+        assert all(re.search(r"\.[0-9a-f]{32}\.parquet$", path) for path in inventory.strangers)
         committed = inventory.committed - inventory.held
         states |= {p: store.verify(p).digest for p in GROUP if p in committed}
         states |= {p: "held" for p in GROUP if p in inventory.held}
     return states
 
 
-def test_killed_at_any_call_a_store_has_its_old_identity_or_the_new_one(memory: Path) -> None:
-    trains = a_catalogue(name="trains")
+def test_killed_at_any_call_a_store_has_its_old_identity_or_the_new_one(
+    memory: Path, protocol: str
+) -> None:
+    both = [FLIGHTS, a_catalogue(name="trains")]
     reached = set()
     for number in itertools.count():
         root = memory / f"store-{number}"
-        publish(a_store(root), [JFK])
+        publish(a_store(root, protocol=protocol), [JFK])
         died_at = killed_at(
             number,
-            lambda: LocalPartitionStore(root, [FLIGHTS, trains]).prepare(),  # noqa: B023 - at once
+            lambda: LocalPartitionStore(root, both, commit_protocol=protocol).prepare(),  # noqa: B023 - at once
         )
 
-        assert list(a_store(root).scan(FLIGHTS).committed) == [JFK]
-        zones = json.loads((root / ".backfill-store.json").read_bytes())["zones"]
-        assert zones.keys() in ({"flights"}, {"flights", "trains"})
-        LocalPartitionStore(root, [FLIGHTS, trains]).prepare()
-        zones = json.loads((root / ".backfill-store.json").read_bytes())["zones"]
-        assert zones == {"flights": "America/New_York", "trains": "America/New_York"}
+        assert list(a_store(root, protocol=protocol).scan(FLIGHTS).committed) == [JFK]
+        assert zones_of(root).keys() in ({"flights"}, {"flights", "trains"})
+        LocalPartitionStore(root, both, commit_protocol=protocol).prepare()
+        assert zones_of(root) == {"flights": "America/New_York", "trains": "America/New_York"}
         if died_at is None:
             break
         reached.add(died_at)
-    assert reached >= {"open", "fsync", "replace", "link", "mkdir", "flock"}
+    placing = {"replace", "link"} if protocol == "link" else {"unlink"}
+    assert reached >= {"open", "fsync", "mkdir", "flock"} | placing
 
 
-def test_a_store_is_whole_after_thirty_crashes_in_a_row(memory: Path) -> None:
-    store = a_store(memory / "store")
+def zones_of(root: Path) -> dict[str, str]:
+    found = identity.read(root)
+    assert found is not None
+    return found.zones
+
+
+def test_a_store_is_whole_after_thirty_crashes_in_a_row(memory: Path, protocol: str) -> None:
+    store = a_store(memory / "store", protocol=protocol)
     publish(store, [JFK_DELAY])
     # Never more than 30 calls far: what each crash leaves is what the next one finds.
     for number in range(30):
-        assert killed_at(number, lambda: publish_new(a_store(memory / "store"))) is not None
+        again = a_store(memory / "store", protocol=protocol)
+        assert killed_at(number, lambda: publish_new(again)) is not None  # noqa: B023 - at once
 
     assert store.sweep() > 0
     publish_new(store)

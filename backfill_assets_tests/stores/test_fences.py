@@ -7,6 +7,7 @@ import signal
 from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +15,8 @@ import pytest
 from backfill_assets.core.errors import ContentConflictError, StaleAttemptError
 from backfill_assets.stores.files.attempts import AttemptFolder
 from backfill_assets.stores.files.durability import Flusher
-from backfill_assets.stores.files.publishing import LocalAttempt
-from backfill_assets.stores.formats import ParquetFormat
 from backfill_assets_tests.stores.children import Gate, as_nobody, child, in_child
+from backfill_assets_tests.stores.crash_points import stop_at_call
 from backfill_assets_tests.stores.examples import (
     EWR,
     FLIGHTS,
@@ -24,7 +24,9 @@ from backfill_assets_tests.stores.examples import (
     JFK,
     LGA_NEXT_DAY,
     a_store,
+    an_attempt,
     attempts_left,
+    contents_of,
     files_below,
     publish,
     rows_of,
@@ -32,7 +34,6 @@ from backfill_assets_tests.stores.examples import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from backfill_assets.core.partitions import Partition
     from backfill_assets.stores.files.local import LocalPartitionStore
@@ -60,33 +61,34 @@ def values_of(store: LocalPartitionStore, partition: Partition) -> list[Any]:
 @pytest.mark.parametrize("together", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("replace", [False, True])
 def test_an_attempt_that_is_revoked_after_its_last_check_publishes_nothing(
-    root: Path, *, replace: bool, together: bool
+    root: Path, protocol: str, *, replace: bool, together: bool
 ) -> None:
-    store = a_store(root)
+    store = a_store(root, protocol=protocol)
     publish(store, [EWR], [7])
-    before = files_below(root)
+    before = contents_of(store)
     flusher = RevokedAfterItsFlush(store, together=together)
 
-    with AttemptFolder(root, longest_run=timedelta(hours=1)).open("run-1") as directory:
-        attempt = LocalAttempt(directory, ParquetFormat(), flusher, store.location)
+    with an_attempt(store, protocol, flusher) as attempt:
         for partition in GROUP:
             attempt.stage(partition, rows_of(partition))
         with pytest.raises(StaleAttemptError, match="revoked"):
             attempt.publish(replace=replace)
     flusher.close()
 
-    assert files_below(root) == before
+    assert contents_of(store) == before == {str(EWR): [7]}
+    assert store.scan(FLIGHTS).strangers == ()
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["syncfs", "fsync"])
-def test_publishing_without_syncfs_gives_the_same_files(root: Path, *, together: bool) -> None:
-    publish(a_store(root / "model"), GROUP)
-    store = a_store(root / "store")
+def test_publishing_without_syncfs_gives_the_same_files(
+    root: Path, protocol: str, *, together: bool
+) -> None:
+    publish(a_store(root / "model", protocol=protocol), GROUP)
+    store = a_store(root / "store", protocol=protocol)
     store.prepare()
     flusher = Flusher(str(store.root), together=together)
 
-    with AttemptFolder(store.root, longest_run=timedelta(hours=1)).open("run-1") as directory:
-        attempt = LocalAttempt(directory, ParquetFormat(), flusher, store.location)
+    with an_attempt(store, protocol, flusher) as attempt:
         for partition in GROUP:
             attempt.stage(partition, rows_of(partition))
         attempt.publish()
@@ -95,16 +97,41 @@ def test_publishing_without_syncfs_gives_the_same_files(root: Path, *, together:
     assert files_below(store.root) == files_below(root / "model")
 
 
+def test_without_syncfs_every_file_and_folder_that_a_commit_needs_is_flushed(
+    root: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = a_store(root, protocol=protocol)
+    publish(store, [EWR])  # to be adopted
+    flusher = Flusher(str(root), together=False)
+    flush, flushed = os.fsync, set()
+
+    def recorded(descriptor: int) -> None:
+        flushed.add(os.stat(descriptor).st_ino)
+        flush(descriptor)
+
+    with an_attempt(store, protocol, flusher) as attempt:
+        for partition in GROUP:
+            attempt.stage(partition, rows_of(partition))
+        monkeypatch.setattr(os, "fsync", recorded)
+        assert [p.adopted for p in attempt.publish()] == [False, True, False]
+    flusher.close()
+
+    files = {path for path in root.joinpath("flights").rglob("*") if path.is_file()}
+    if protocol == "link":  # what is adopted was durable before it had its name
+        files -= {Path(store.location(EWR))}
+    folders = {path.parent for path in files}
+    assert {path.stat().st_ino for path in files | folders} <= flushed
+
+
 @pytest.mark.parametrize("together", [True, False], ids=["syncfs", "fsync"])
 def test_an_attempt_that_was_revoked_before_its_flush_is_told_so(
-    root: Path, *, together: bool
+    root: Path, protocol: str, *, together: bool
 ) -> None:
-    store = a_store(root)
+    store = a_store(root, protocol=protocol)
     store.prepare()
     flusher = Flusher(str(root), together=together)
 
-    with AttemptFolder(root, longest_run=timedelta(hours=1)).open("run-1") as directory:
-        attempt = LocalAttempt(directory, ParquetFormat(), flusher, store.location)
+    with an_attempt(store, protocol, flusher) as attempt:
         attempt.stage(JFK, rows_of(JFK))
         store.revoke("run-1")
         with pytest.raises(StaleAttemptError, match="revoked"):
@@ -112,19 +139,39 @@ def test_an_attempt_that_was_revoked_before_its_flush_is_told_so(
     flusher.close()
 
 
-@pytest.mark.parametrize("replace", [False, True])
+# Asleep between its first and its second name, long past every check of its own.
+SLEEPS = {
+    "before its link": ("link", "link", ".parquet"),
+    "before its replacement": ("link", "replace", ".parquet"),
+    "before its claim": ("marker", "open", ".commit"),
+    "after its claim": ("marker", "open and then", ".commit"),
+    "before its marker": ("marker", "write", '{"marker":'),
+}
+MARKER_SLEEPS = [sleep for sleep, (protocol, _, _) in SLEEPS.items() if protocol == "marker"]
+
+
+@pytest.mark.parametrize(
+    ("sleep", "replace"),
+    [
+        ("before its link", False),
+        ("before its replacement", True),
+        *((sleep, replace) for sleep in MARKER_SLEEPS for replace in (False, True)),
+    ],
+)
 def test_a_late_first_attempt_changes_nothing_after_its_successor_has_published(
-    root: Path, *, replace: bool
+    root: Path, sleep: str, request: pytest.FixtureRequest, *, replace: bool
 ) -> None:
-    store = a_store(root)
+    protocol, call, what = SLEEPS[sleep]
+    if protocol == "marker":
+        request.getfixturevalue("no_links")
+    store = a_store(root, protocol=protocol)
     store.prepare()
     if replace:
         publish(store, GROUP, [0])
 
     def late() -> None:
-        # Asleep between its first and its second name, long past every check of its own.
-        stop_at_second_call("replace" if replace else "link")
-        publish(a_store(root), GROUP, [1], replace=replace, name="run-1")
+        stop_at_call(2, call, what)
+        publish(a_store(root, protocol=protocol), GROUP, [1], replace=replace, name="run-1")
 
     with child(late) as first:
         first.wait_until_stopped()
@@ -136,31 +183,24 @@ def test_a_late_first_attempt_changes_nothing_after_its_successor_has_published(
             first.answer()
 
     assert [values_of(store, partition) for partition in GROUP] == [[2], [2], [2]]
+    assert store.scan(FLIGHTS).strangers == ()
     assert store.sweep() == 0
     assert attempts_left(root) == []
 
 
-def stop_at_second_call(name: str) -> None:
-    """Patch a call of the operating system so that this process stops before the second one."""
-    call, calls = getattr(os, name), []
-
-    def wrapper(source: Any, target: Any, **named: Any) -> Any:
-        if ".attempts" not in str(target) and str(target).endswith(".parquet"):
-            calls.append(target)
-            if len(calls) == 2:
-                os.kill(os.getpid(), signal.SIGSTOP)
-        return call(source, target, **named)
-
-    setattr(os, name, wrapper)
-
-
-def test_what_a_revoked_attempt_published_before_stays_and_is_whole(root: Path) -> None:
-    store = a_store(root)
+@pytest.mark.parametrize("sleep", ["before its link", "before its claim", "after its claim"])
+def test_what_a_revoked_attempt_published_before_stays_and_is_whole(
+    root: Path, sleep: str, request: pytest.FixtureRequest
+) -> None:
+    protocol, call, what = SLEEPS[sleep]
+    if protocol == "marker":
+        request.getfixturevalue("no_links")
+    store = a_store(root, protocol=protocol)
     store.prepare()
 
     def late() -> None:
-        stop_at_second_call("link")
-        publish(a_store(root), GROUP, [1], name="run-1")
+        stop_at_call(2, call, what)
+        publish(a_store(root, protocol=protocol), GROUP, [1], name="run-1")
 
     with child(late) as first:
         first.wait_until_stopped()
@@ -174,14 +214,38 @@ def test_what_a_revoked_attempt_published_before_stays_and_is_whole(root: Path) 
     assert [p.adopted for p in publish(store, GROUP, [1])] == [True, False, False]
 
 
+@pytest.mark.usefixtures("no_links")
+def test_an_attempt_that_is_revoked_between_its_check_and_its_marker_commits_that_one_only(
+    root: Path,
+) -> None:
+    store = a_store(root, protocol="marker")
+    store.prepare()
+
+    def late() -> None:
+        stop_at_call(2, "write", '{"marker":')
+        publish(a_store(root, protocol="marker"), GROUP, [1], name="run-1")
+
+    with child(late) as first:
+        first.wait_until_stopped()
+        store.revoke("run-1")
+        assert list(contents_of(store)) == [str(LGA_NEXT_DAY)]
+        first.go_on()
+        with pytest.raises(StaleAttemptError):
+            first.answer()
+
+    assert contents_of(store) == {str(LGA_NEXT_DAY): [1], str(EWR): [1]}  # the remaining window
+
+
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["running", "stopped"])
-def test_the_attempt_of_a_live_process_is_not_swept(root: Path, *, is_stopped: bool) -> None:
-    store = a_store(root)
+def test_the_attempt_of_a_live_process_is_not_swept(
+    root: Path, protocol: str, *, is_stopped: bool
+) -> None:
+    store = a_store(root, protocol=protocol)
     store.prepare()
     gate = Gate()
 
     def live() -> list[Any]:
-        with a_store(root).attempt("run-1") as attempt:
+        with a_store(root, protocol=protocol).attempt("run-1") as attempt:
             attempt.stage(JFK, rows_of(JFK))
             os.kill(os.getpid(), signal.SIGSTOP)
             gate.wait()
@@ -201,12 +265,12 @@ def test_the_attempt_of_a_live_process_is_not_swept(root: Path, *, is_stopped: b
     assert not store.is_alive("run-1")
 
 
-def test_an_attempt_is_dead_as_soon_as_its_process_is_killed(root: Path) -> None:
-    store = a_store(root)
+def test_an_attempt_is_dead_as_soon_as_its_process_is_killed(root: Path, protocol: str) -> None:
+    store = a_store(root, protocol=protocol)
     store.prepare()
 
     def live() -> None:
-        with a_store(root).attempt("run-1"):
+        with a_store(root, protocol=protocol).attempt("run-1"):
             os.kill(os.getpid(), signal.SIGSTOP)
 
     with child(live) as writer:
@@ -220,9 +284,9 @@ def test_an_attempt_is_dead_as_soon_as_its_process_is_killed(root: Path) -> None
 
 
 def test_two_hundred_dead_attempts_are_swept_and_the_live_one_among_them_is_not(
-    root: Path,
+    root: Path, protocol: str
 ) -> None:
-    store = a_store(root)
+    store = a_store(root, protocol=protocol)
     store.prepare()
 
     def crash() -> None:
@@ -244,10 +308,10 @@ def test_two_hundred_dead_attempts_are_swept_and_the_live_one_among_them_is_not(
 
 
 def test_an_attempt_that_this_user_cannot_look_into_counts_as_alive_and_is_not_swept(
-    memory: Path,
+    memory: Path, protocol: str
 ) -> None:
     root = memory / "store"
-    store = a_store(root)
+    store = a_store(root, protocol=protocol)
     store.prepare()
     folder = root / ".attempts"
     folder.chmod(0o777)
@@ -259,7 +323,12 @@ def test_an_attempt_that_this_user_cannot_look_into_counts_as_alive_and_is_not_s
         directory.chmod(0o777)
         attempt.stage(JFK, rows_of(JFK))
         (directory / "lock").chmod(0)
-        assert as_nobody(lambda: (a_store(root).is_alive("run-1"), a_store(root).sweep())) == (
+        assert as_nobody(
+            lambda: (
+                a_store(root, protocol=protocol).is_alive("run-1"),
+                a_store(root, protocol=protocol).sweep(),
+            )
+        ) == (
             True,
             0,
         )
@@ -269,13 +338,13 @@ def test_an_attempt_that_this_user_cannot_look_into_counts_as_alive_and_is_not_s
 
 
 def test_where_locks_do_not_work_only_an_attempt_older_than_the_longest_run_is_swept(
-    root: Path,
+    root: Path, protocol: str
 ) -> None:
     def sweep_without_locks() -> list[int]:
         import fcntl
 
         fcntl.flock = lambda *_: None  # every lock is granted, as on some network file systems
-        store = a_store(root)
+        store = a_store(root, protocol=protocol)
         store.prepare()
         with store.attempt("run-1") as attempt:
             directory = root / ".attempts" / attempt.name
@@ -287,8 +356,8 @@ def test_where_locks_do_not_work_only_an_attempt_older_than_the_longest_run_is_s
     assert in_child(sweep_without_locks) == [0, 1]
 
 
-def test_revoking_touches_no_lock_of_the_store_itself(root: Path) -> None:
-    store = a_store(root)
+def test_revoking_touches_no_lock_of_the_store_itself(root: Path, protocol: str) -> None:
+    store = a_store(root, protocol=protocol)
     store.prepare()
     with store.attempt("run-1"):
         assert store.revoke("") == 1
@@ -296,8 +365,10 @@ def test_revoking_touches_no_lock_of_the_store_itself(root: Path) -> None:
     assert (root / ".attempts" / ".births.lock").is_file()
 
 
-def test_attempts_of_many_processes_survive_the_sweeps_of_the_others(root: Path) -> None:
-    store = a_store(root)
+def test_attempts_of_many_processes_survive_the_sweeps_of_the_others(
+    root: Path, protocol: str
+) -> None:
+    store = a_store(root, protocol=protocol)
     store.prepare()
     gate = Gate()
 
@@ -322,13 +393,13 @@ def test_attempts_of_many_processes_survive_the_sweeps_of_the_others(root: Path)
 
 
 def test_of_many_publishers_of_the_same_content_one_links_and_the_others_adopt(
-    root: Path,
+    root: Path, protocol: str
 ) -> None:
     gate = Gate()
 
     def publisher() -> list[bool]:
         gate.wait()
-        return [p.adopted for p in publish(a_store(root), GROUP)]
+        return [p.adopted for p in publish(a_store(root, protocol=protocol), GROUP)]
 
     with ExitStack() as stack:
         children = [stack.enter_context(child(publisher)) for _ in range(PUBLISHERS)]
@@ -340,14 +411,14 @@ def test_of_many_publishers_of_the_same_content_one_links_and_the_others_adopt(
 
 
 def test_of_many_publishers_of_other_content_one_links_and_the_others_are_refused(
-    root: Path,
+    root: Path, protocol: str
 ) -> None:
     gate = Gate()
-    a_store(root).prepare()
+    a_store(root, protocol=protocol).prepare()
 
     def publisher(number: int) -> list[Partition]:
         gate.wait()
-        with a_store(root).attempt(f"run-{number}") as attempt:
+        with a_store(root, protocol=protocol).attempt(f"run-{number}") as attempt:
             for partition in GROUP:
                 attempt.stage(partition, rows_of(partition, [number]))
             try:
@@ -360,21 +431,21 @@ def test_of_many_publishers_of_other_content_one_links_and_the_others_are_refuse
         gate.open()
         published = [c.answer() for c in children]
 
-    store = a_store(root)
+    store = a_store(root, protocol=protocol)
     for partition in GROUP:
         winners = [n for n in range(PUBLISHERS) if partition in published[n]]
         assert values_of(store, partition) == winners  # exactly one
         store.verify(partition)
 
 
-def test_replacements_by_many_processes_leave_one_of_them_whole(root: Path) -> None:
+def test_replacements_by_many_processes_leave_one_of_them_whole(root: Path, protocol: str) -> None:
     gate = Gate()
-    publish(a_store(root), GROUP, [-1])
+    publish(a_store(root, protocol=protocol), GROUP, [-1])
 
     def replacer(number: int) -> None:
         gate.wait()
         for _ in range(5):
-            publish(a_store(root), GROUP, [number], replace=True)
+            publish(a_store(root, protocol=protocol), GROUP, [number], replace=True)
 
     with ExitStack() as stack:
         children = [stack.enter_context(child(partial(replacer, n))) for n in range(PUBLISHERS)]
@@ -382,19 +453,19 @@ def test_replacements_by_many_processes_leave_one_of_them_whole(root: Path) -> N
         for running in children:
             running.answer()
 
-    store = a_store(root)
+    store = a_store(root, protocol=protocol)
     for partition in GROUP:
         assert values_of(store, partition) in [[n] for n in range(PUBLISHERS)]
         store.verify(partition)
     assert attempts_left(root) == []
 
 
-def test_stores_that_are_begun_at_once_agree_on_one_identity(root: Path) -> None:
+def test_stores_that_are_begun_at_once_agree_on_one_identity(root: Path, protocol: str) -> None:
     gate = Gate()
 
     def begin() -> bool:
         gate.wait()
-        store = a_store(root)
+        store = a_store(root, protocol=protocol)
         store.prepare()
         return store.exists()
 
@@ -403,4 +474,9 @@ def test_stores_that_are_begun_at_once_agree_on_one_identity(root: Path) -> None
         gate.open()
         assert [c.answer() for c in children] == [True] * PUBLISHERS
 
-    assert files_below(root).keys() == {".backfill-store.json"}
+    identities = files_below(root)
+    if protocol == "link":
+        assert identities.keys() == {".backfill-store.json"}
+    # By markers some may write another one in the moment in which the first is half-written.
+    assert len(set(identities.values())) == 1
+    assert all(name.startswith(".backfill-store.") for name in identities)

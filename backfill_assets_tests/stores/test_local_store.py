@@ -1,4 +1,4 @@
-"""The local store keeps the promises of every store, in both file formats."""
+"""The local store keeps the promises of every store, in all formats and protocols."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 class TestLocalPartitionStore(PartitionStoreContract):
     @pytest.fixture(params=["parquet", "json"])
-    def store(self, tmp_path: Path, request: pytest.FixtureRequest) -> LocalPartitionStore:
-        store = a_store(tmp_path / "store", request.param)  # on the disk, where flushing is real
+    def store(
+        self, tmp_path: Path, request: pytest.FixtureRequest, protocol: str
+    ) -> LocalPartitionStore:
+        # On the disk, where flushing is real.
+        store = a_store(tmp_path / "store", request.param, protocol)
         store.prepare()
         return store
 

@@ -16,9 +16,9 @@ OLD, NEW = list(range(300)), [None] * 200
 
 
 def test_during_five_hundred_replacements_a_reader_sees_the_old_content_or_the_new(
-    memory: Path,
+    memory: Path, protocol: str
 ) -> None:
-    store = a_store(memory / "store")
+    store = a_store(memory / "store", protocol=protocol)
     publish(store, [JFK], OLD)
     is_over, end = os.pipe()
     gate = Gate()

@@ -222,12 +222,14 @@ def test_a_file_that_cannot_be_read_is_neither_missing_nor_corrupt(memory: Path)
     file.chmod(0o644)
 
 
-def test_a_file_that_grows_too_large_is_refused_and_leaves_nothing(root: Path) -> None:
-    publish(a_store(root), [EWR], [1])
+def test_a_file_that_grows_too_large_is_refused_and_leaves_nothing(
+    root: Path, protocol: str
+) -> None:
+    publish(a_store(root, protocol=protocol), [EWR], [1])
     files = files_below(root)
 
     def with_small_files_only() -> None:
-        store = a_store(root)
+        store = a_store(root, protocol=protocol)
         store.prepare()
         resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))
         with store.attempt("run") as attempt:
@@ -243,12 +245,12 @@ def test_a_file_that_grows_too_large_is_refused_and_leaves_nothing(root: Path) -
 
 
 @needs_own_mounts
-def test_a_full_disk_stops_a_group_before_any_of_it_is_seen(root: Path) -> None:
+def test_a_full_disk_stops_a_group_before_any_of_it_is_seen(root: Path, protocol: str) -> None:
     root.mkdir()
 
     def on_a_small_disk() -> Any:
         mount_tmpfs(root, "size=256k")
-        store = a_store(root)
+        store = a_store(root, protocol=protocol)
         publish(store, [EWR], [1])
         files = files_below(root)
         with pytest.raises(StoreFullError, match=r"No space left on device.*Make room"):

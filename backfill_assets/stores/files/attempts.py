@@ -1,8 +1,8 @@
 """Attempt directories: where files are before anybody sees them, and how a dead one is told.
 
 An attempt is ``.attempts/<name>.<unique>/`` with a lock file that its process holds locked for as
-long as it lives. Revoking it renames the directory away, so a process that wakes up late has
-nothing left to publish from: the fence for files.
+long as it lives. Revoking it takes the directory away in one step, or its lock where nothing can be
+renamed, so a process that wakes up late finds that it has no attempt any more: the fence for files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from backfill_assets.core.errors import StaleAttemptError
 from backfill_assets.stores.files.durability import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import timedelta
     from pathlib import Path
 
@@ -29,16 +29,44 @@ _PROOF = ".proof.lock"  # locked twice, to see whether locks work; a sweep holds
 _REVOKED = ".revoked-"
 
 
+def rename_away(directory: Path) -> Path:
+    """End an attempt by taking all its files away at once; return where they are now."""
+    away = directory.with_name(f"{_REVOKED}{uuid.uuid4().hex}")
+    directory.rename(away)
+    return away
+
+
+def remove_lock(directory: Path) -> Path:
+    """End an attempt by removing its lock, where nothing can be renamed; see ``is_open``."""
+    directory.stat()  # one that is gone has ended by itself
+    (directory / _LOCK).unlink(missing_ok=True)
+    return directory
+
+
+def is_open(directory: Path) -> bool:
+    """Return whether an attempt was neither ended nor revoked."""
+    try:
+        with translated("checking"):
+            (directory / _LOCK).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 class AttemptFolder:
     """The ``.attempts`` folder of a store.
 
     Args:
         longest_run: Where file locks do not work, an attempt younger than this counts as alive.
+        end: Ends an attempt in one step, and returns what is left of it to be removed.
     """
 
-    def __init__(self, root: Path, *, longest_run: timedelta) -> None:
+    def __init__(
+        self, root: Path, *, longest_run: timedelta, end: Callable[[Path], Path] = rename_away
+    ) -> None:
         self.path = root / FOLDER
         self._longest_run = longest_run
+        self._end = end
 
     @contextmanager
     def open(self, name: str) -> Iterator[Path]:
@@ -59,16 +87,15 @@ class AttemptFolder:
         return any(self._is_held(directory) for directory in self._named(name))
 
     def revoke(self, name: str) -> int:
-        """Rename every attempt of that name away, then remove it; return how many there were."""
+        """End every attempt of that name, then remove it; return how many there were."""
         count = 0
         for directory in self._named(name):
-            away = self.path / f"{_REVOKED}{uuid.uuid4().hex}"
             try:
                 with translated("revoking"):
-                    directory.rename(away)
+                    left = self._end(directory)
             except FileNotFoundError:
                 continue  # it ended by itself meanwhile
-            shutil.rmtree(away, ignore_errors=True)
+            shutil.rmtree(left, ignore_errors=True)
             count += 1
         return count
 

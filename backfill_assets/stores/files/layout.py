@@ -1,6 +1,7 @@
 """Where files stand: ``root/catalogue/category/value_type/v1/2013-08-03/JFK.parquet``.
 
-Nothing outside ``stores.files`` knows this.
+The part before the suffix is a partition's *stem*; a commit protocol decides what its data file is
+called behind it. Nothing outside ``stores.files`` knows this.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 HOLD_SUFFIX = ".hold"  # beside a data file; wins over it
 RESTATE_SUFFIX = ".restate"  # beside a data file: make it again, and then remove this
+MARKER_SUFFIX = ".commit"  # behind a number; only where the commit protocol is ``marker``
 
 
 def is_regular_file(path: str) -> bool:
@@ -44,18 +46,15 @@ class Layout:
         """Return the folder of a query's units on one day."""
         return f"{self.version_folder(query)}/{day.isoformat()}"
 
-    def data_file(self, catalogue: Catalogue, partition: Partition) -> str:
-        """Return the path of a partition's file."""
-        return self._stem(catalogue, partition) + self.suffix
-
     def hold_file(self, catalogue: Catalogue, partition: Partition) -> str:
         """Return the path of a partition's hold."""
-        return self._stem(catalogue, partition) + HOLD_SUFFIX
+        return self.stem(catalogue, partition) + HOLD_SUFFIX
 
     def restate_file(self, catalogue: Catalogue, partition: Partition) -> str:
         """Return the path of a wish to make a partition again."""
-        return self._stem(catalogue, partition) + RESTATE_SUFFIX
+        return self.stem(catalogue, partition) + RESTATE_SUFFIX
 
-    def _stem(self, catalogue: Catalogue, partition: Partition) -> str:
+    def stem(self, catalogue: Catalogue, partition: Partition) -> str:
+        """Return what the paths of all of a partition's files begin with, up to a dot."""
         folder = self.day_folder(partition.query, partition.day)
         return f"{folder}/{catalogue.unit_segments[partition.unit]}"

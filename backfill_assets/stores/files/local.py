@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -17,24 +16,25 @@ from backfill_assets.core.errors import (
     SourceError,
     StoreUnreadableError,
 )
-from backfill_assets.stores.files import identity, scanning
+from backfill_assets.stores.files import identity, pruning, scanning
 from backfill_assets.stores.files.attempts import AttemptFolder
 from backfill_assets.stores.files.durability import Flusher, translated
 from backfill_assets.stores.files.layout import Layout, is_regular_file
-from backfill_assets.stores.files.probe import prove_links_and_renames
+from backfill_assets.stores.files.protocols import commit_protocol as protocol_called
 from backfill_assets.stores.files.publishing import LocalAttempt
 from backfill_assets.stores.formats import file_format as format_called
 from backfill_assets.stores.tables import record_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import date
 
     from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.leftovers import Leftover, Leftovers
     from backfill_assets.core.partition_sets import PartitionSet
     from backfill_assets.core.partitions import Partition
     from backfill_assets.core.store import CommitRecord, Inventory
 
-COMMIT_PROTOCOL = "link"
 LONGEST_RUN = timedelta(hours=24)  # only where file locks do not work; see dagster.yaml
 
 
@@ -45,17 +45,26 @@ class LocalPartitionStore:
         root: The store's folder; `prepare` begins a store there.
         catalogues: All that the store may hold.
         file_format: ``parquet`` or ``json``; for all files of the store.
+        commit_protocol: ``link``, or ``marker`` where nothing can be linked or renamed.
     """
 
     def __init__(
-        self, root: Path, catalogues: Sequence[Catalogue], *, file_format: str = "parquet"
+        self,
+        root: Path,
+        catalogues: Sequence[Catalogue],
+        *,
+        file_format: str = "parquet",
+        commit_protocol: str = "link",
     ) -> None:
         self.root = root.absolute()
         self._format = format_called(file_format)
         self._catalogues = {catalogue.name: catalogue for catalogue in catalogues}
-        self._identity = identity.Identity.of(catalogues, file_format, COMMIT_PROTOCOL)
+        self._protocol = protocol_called(commit_protocol, self._format)
+        self._identity = identity.Identity.of(catalogues, file_format, commit_protocol)
         self._layout = Layout(self.root, self._format.suffix)
-        self._attempts = AttemptFolder(self.root, longest_run=LONGEST_RUN)
+        self._attempts = AttemptFolder(
+            self.root, longest_run=LONGEST_RUN, end=self._protocol.end_attempt
+        )
         self._is_proved = False
         self._fingerprints: dict[Partition, tuple[tuple[int, int], str | None]] = {}
 
@@ -76,24 +85,25 @@ class LocalPartitionStore:
             self._check_identity()  # a root that was unmounted since is no new store
             return
         identity.refuse_foreign(self.root)  # before anything is written there
-        prove_links_and_renames(self.root, self._attempts)
+        self._protocol.prove(self.root, self._attempts)
         self._is_proved = True
-        identity.establish(self.root, self._attempts, self._identity)
+        identity.establish(self.root, self._attempts, self._identity, self._protocol.place_identity)
 
     def scan(self, catalogue: Catalogue, *, within: PartitionSet | None = None) -> Inventory:
         """Return what stands in the store for one catalogue."""
         self._check_identity()
         with translated("reading"):
-            return scanning.scan(self._layout, catalogue, within)
+            return scanning.scan(
+                self._layout, self._protocol.day_scan(catalogue), catalogue, within
+            )
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[LocalAttempt]:
         """Open an attempt; it is alive until the context or the process ends."""
         self._check_writable()
         with self._attempts.open(name) as directory, self._flusher() as flusher:
-            yield LocalAttempt(
-                directory, self._format, flusher, self._data_file, self._restate_file
-            )
+            publisher = self._protocol.publisher(directory, flusher)
+            yield LocalAttempt(directory.name, self._format, flusher, publisher, self._stem)
 
     def is_alive(self, name: str) -> bool:
         """Return whether a process holds an attempt whose name begins with ``name``."""
@@ -129,7 +139,7 @@ class LocalPartitionStore:
         for partition in partitions:
             with translated("reading"):
                 try:
-                    state = Path(self._data_file(partition)).stat()
+                    state = Path(self.location(partition)).stat()
                 except FileNotFoundError:
                     continue
             mark = (state.st_ino, state.st_mtime_ns)
@@ -157,15 +167,11 @@ class LocalPartitionStore:
 
         A crash leaves each partition held or as it was; the hold wins over a file that is left.
         """
-        holds = {Path(self._hold_file(partition)): partition for partition in partitions}
+        holds = {Path(self._hold_file(p)): _hold_text(p, reason) for p in partitions}
         self._check_writable()
         with self._attempts.open("hold") as folder, self._flusher() as flusher:
             with translated("holding"):
-                drafts = [_draft(folder, p, reason) for p in holds.values()]
-                flusher.flush(drafts)
-                for draft, hold in zip(drafts, holds, strict=True):
-                    hold.parent.mkdir(parents=True, exist_ok=True)
-                    Path(draft).replace(hold)
+                self._protocol.write_holds(folder, holds, flusher)
             flusher.flush(self._folders_of(holds))
             self._remove_data(partitions, flusher)
 
@@ -202,15 +208,28 @@ class LocalPartitionStore:
                 wish.touch()
             flusher.flush(self._folders_of(wishes))
 
+    def leftovers(self, catalogue: Catalogue, latest_closed_day: date) -> Leftovers:
+        """Return what stands in a catalogue's folder and is not asked for any more."""
+        self._check_identity()
+        return pruning.leftovers(
+            self._layout, self._protocol.segment_of, catalogue, latest_closed_day
+        )
+
+    def remove(self, leftovers: Sequence[Leftover]) -> int:
+        """Remove leftovers, durably; return how many went. A crash leaves each there or gone."""
+        self._check_identity()
+        with self._flusher() as flusher:
+            return pruning.remove(self.root, leftovers, flusher)
+
     def location(self, partition: Partition) -> str:
         """Return the path of a partition's file."""
-        return self._data_file(partition)
+        return self._protocol.location(self._stem(partition))
 
     def _check_writable(self) -> None:
         """Check the identity, and once in a process that publishing is atomic here."""
         self._check_identity()
         if not self._is_proved:
-            prove_links_and_renames(self.root, self._attempts)
+            self._protocol.prove(self.root, self._attempts)
             self._is_proved = True
 
     def _check_identity(self) -> None:
@@ -231,32 +250,26 @@ class LocalPartitionStore:
         found = "is held" if self._is_held(partition) else "is not committed"
         message = (
             f"partition {partition.key} of {'/'.join(partition.query.asset_path)} {found}: no file "
-            f"at {self._data_file(partition)}. "
+            f"at {self.location(partition)}. "
             f"`backfill-assets plan --explain '{partition}'` says why"
         )
         raise MissingPartitionError(message)
 
     def _content(self, partition: Partition) -> tuple[Path, bytes] | None:
-        path = Path(self._data_file(partition))
         with translated("reading"):
-            if self._is_held(partition) or not is_regular_file(str(path)):
+            if self._is_held(partition):
                 return None
-            try:
-                return path, path.read_bytes()
-            except FileNotFoundError:
-                return None  # it went in this very moment
+            return self._protocol.content(self._stem(partition))
 
     def _is_held(self, partition: Partition) -> bool:
         return is_regular_file(self._hold_file(partition))
 
     def _remove_data(self, partitions: Sequence[Partition], flusher: Flusher) -> None:
         """Remove the files of partitions, durably; what is no file of ours is left alone."""
-        files = [Path(self._data_file(partition)) for partition in partitions]
+        stems = [self._stem(partition) for partition in partitions]
         with translated("removing"):
-            for file in files:
-                if is_regular_file(str(file)):
-                    file.unlink(missing_ok=True)
-        flusher.flush(self._folders_of(files))
+            self._protocol.remove(stems)
+        flusher.flush(self._folders_of(map(Path, stems)))
 
     def _folders_of(self, files: Iterable[Path]) -> set[str]:
         """Return the folders of files up to the root: those whose names may be new."""
@@ -266,8 +279,8 @@ class LocalPartitionStore:
     def _flusher(self) -> closing[Flusher]:
         return closing(Flusher(str(self.root)))
 
-    def _data_file(self, partition: Partition) -> str:
-        return self._layout.data_file(self._catalogues[partition.query.catalogue], partition)
+    def _stem(self, partition: Partition) -> str:
+        return self._layout.stem(self._catalogues[partition.query.catalogue], partition)
 
     def _restate_file(self, partition: Partition) -> str:
         catalogue = self._catalogues[partition.query.catalogue]
@@ -277,10 +290,8 @@ class LocalPartitionStore:
         return self._layout.hold_file(self._catalogues[partition.query.catalogue], partition)
 
 
-def _draft(folder: Path, partition: Partition, reason: str) -> str:
-    draft = folder / uuid.uuid4().hex
-    draft.write_text(json.dumps({"partition": str(partition), "reason": reason}), encoding="utf-8")
-    return str(draft)
+def _hold_text(partition: Partition, reason: str) -> str:
+    return json.dumps({"partition": str(partition), "reason": reason})
 
 
 def _wrong(record: CommitRecord, table: pa.Table, partition: Partition) -> str | None:

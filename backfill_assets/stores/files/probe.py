@@ -34,6 +34,43 @@ def prove_links_and_renames(root: Path, attempts: AttemptFolder) -> None:
             raise _unsupported(root, f"{error.strerror}") from error
 
 
+def prove_markers(root: Path, attempts: AttemptFolder) -> None:
+    """Check that a name is created once only, is listed at once, reads whole, and can be removed.
+
+    Raises:
+        StoreUnsupportedError: a marker here would not commit for sure.
+        StoreUnreadableError: the root cannot be written.
+    """
+    with translated("opening an attempt below"), attempts.open("probe") as folder:
+        name = folder / "name"
+        try:
+            _check_creation(root, name)
+            name.unlink()
+        except OSError as error:
+            raise _uncertain(root, f"{error.strerror}") from error
+        if name.exists() or name in folder.iterdir():
+            raise _uncertain(root, "a removed file stays")
+
+
+def _check_creation(root: Path, name: Path) -> None:
+    _create(name, b"first")
+    if name.read_bytes() != b"first" or name not in name.parent.iterdir():
+        raise _uncertain(root, "a written file is not found at once")
+    try:
+        _create(name, b"second")
+    except FileExistsError:
+        return
+    raise _uncertain(root, "a file that exists is created again")
+
+
+def _create(name: Path, content: bytes) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
+
+
 def _check_link(root: Path, first: Path, second: Path, name: Path) -> None:
     os.link(first, name)
     if not name.samefile(first) or name.read_bytes() != b"first":
@@ -55,5 +92,13 @@ def _check_rename(root: Path, second: Path, name: Path) -> None:
 def _unsupported(root: Path, found: str) -> StoreUnsupportedError:
     return StoreUnsupportedError(
         f"{root}: {found}, so a partition could be seen half-written; nothing was written. Choose "
+        "a folder on a local file system for BACKFILL_STORE, or begin the store with "
+        "BACKFILL_COMMIT_PROTOCOL=marker, which needs neither links nor renames"
+    )
+
+
+def _uncertain(root: Path, found: str) -> StoreUnsupportedError:
+    return StoreUnsupportedError(
+        f"{root}: {found}, so two runs could commit one partition; nothing was written. Choose "
         "a folder on a local file system for BACKFILL_STORE"
     )

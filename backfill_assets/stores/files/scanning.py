@@ -1,15 +1,15 @@
 """What stands in a store: one bulk pass over the folders, never one question for each file.
 
-A name counts as a partition when it is the very name that the layout gives it and it is a regular
-file. Everything else is a stranger: reported, never deleted, never fatal. A place that cannot be
-read is an error; it is never counted as missing.
+A name counts when it is the very name that the layout gives it and it is a regular file; what a
+day's names mean together is the commit protocol's. Everything else is a stranger: reported, never
+deleted, never fatal. A place that cannot be read is an error; it is never counted as missing.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.partitions import parse_day
@@ -18,7 +18,7 @@ from backfill_assets.stores.files.durability import translated
 from backfill_assets.stores.files.layout import HOLD_SUFFIX, RESTATE_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import date
 
     from backfill_assets.core.catalogue import Catalogue
@@ -28,14 +28,36 @@ if TYPE_CHECKING:
 STRANGERS_NAMED = 1_000  # enough for a person to see what they are; the rest is counted
 
 
-def scan(layout: Layout, catalogue: Catalogue, within: PartitionSet | None = None) -> Inventory:
+@dataclass(slots=True)
+class Findings:
+    """Strangers met on the way."""
+
+    strangers: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, path: str) -> None:
+        """Count a stranger."""
+        self.count += 1
+        if len(self.strangers) < STRANGERS_NAMED:
+            self.strangers.append(path)
+
+
+class DayScan(Protocol):
+    """How a commit protocol reads a day's folder."""
+
+    def __call__(self, folder: str, found: Findings) -> Sequence[int]:
+        """Return the masks of the units that are committed, held, and to be restated."""
+
+
+def scan(
+    layout: Layout, scan_day: DayScan, catalogue: Catalogue, within: PartitionSet | None = None
+) -> Inventory:
     """Return the committed and held partitions of a catalogue, and what else stands there.
 
     Args:
         within: Look only at the queries and days of this set, and name no strangers.
     """
-    found = _Findings()
-    names = _names(catalogue, layout.suffix)
+    found = Findings()
     masks: list[dict[str, dict[date, int]]] = [{}, {}, {}]
     if within is None:
         _scan_outer_folders(layout, catalogue, found)
@@ -44,7 +66,7 @@ def scan(layout: Layout, catalogue: Catalogue, within: PartitionSet | None = Non
             folders = _day_folders(layout, query, found)
         else:
             folders = ((d, layout.day_folder(query, d)) for d in within.masks.get(query.name, ()))
-        for kind, days in zip(masks, _scan_days(folders, names, found), strict=True):
+        for kind, days in zip(masks, _scan_days(folders, scan_day, found), strict=True):
             if days:
                 kind[query.name] = days
     committed, held, restating = (PartitionSet(catalogue, kind) for kind in masks)
@@ -57,30 +79,30 @@ def scan(layout: Layout, catalogue: Catalogue, within: PartitionSet | None = Non
     )
 
 
-def _names(catalogue: Catalogue, suffix: str) -> dict[str, tuple[int, int]]:
-    """Return the kind (0 data, 1 hold, 2 restate) and the unit's bit of every name that counts."""
+def day_scan_by_name(catalogue: Catalogue, suffix: str) -> DayScan:
+    """Return a scan by which a data file is committed because its name stands there."""
     kinds = (suffix, HOLD_SUFFIX, RESTATE_SUFFIX)
-    return {
+    names = {
         segment + kind_suffix: (kind, catalogue.unit_bits[unit])
         for unit, segment in catalogue.unit_segments.items()
         for kind, kind_suffix in enumerate(kinds)
     }
 
+    def scan_day(folder: str, found: Findings) -> list[int]:
+        masks = [0, 0, 0]
+        for entry in entries_of(folder):
+            known = names.get(entry.name)
+            if known is not None and entry.is_file(follow_symlinks=False):
+                kind, bit = known
+                masks[kind] |= bit
+            else:
+                found.add(entry.path)
+        return masks
 
-@dataclass(slots=True)
-class _Findings:
-    """Strangers met on the way."""
-
-    strangers: list[str] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, path: str) -> None:
-        self.count += 1
-        if len(self.strangers) < STRANGERS_NAMED:
-            self.strangers.append(path)
+    return scan_day
 
 
-def _scan_outer_folders(layout: Layout, catalogue: Catalogue, found: _Findings) -> None:
+def _scan_outer_folders(layout: Layout, catalogue: Catalogue, found: Findings) -> None:
     """Report categories, value types and versions that the catalogue does not have."""
     known: dict[str, set[str]] = {}
     for query in catalogue.queries:
@@ -88,14 +110,14 @@ def _scan_outer_folders(layout: Layout, catalogue: Catalogue, found: _Findings) 
         for depth in range(1, len(parts)):
             known.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
     for folder, names in known.items():
-        for entry in _entries(f"{layout.root}/{folder}"):
+        for entry in entries_of(f"{layout.root}/{folder}"):
             if entry.name not in names or not entry.is_dir():
                 found.add(entry.path)
 
 
-def _day_folders(layout: Layout, query: Query, found: _Findings) -> Iterator[tuple[date, str]]:
+def _day_folders(layout: Layout, query: Query, found: Findings) -> Iterator[tuple[date, str]]:
     """Yield the days that have a folder, and the folder."""
-    for entry in _entries(layout.version_folder(query)):
+    for entry in entries_of(layout.version_folder(query)):
         day = parse_day(entry.name)
         if day is None or not entry.is_dir():
             found.add(entry.path)
@@ -104,31 +126,18 @@ def _day_folders(layout: Layout, query: Query, found: _Findings) -> Iterator[tup
 
 
 def _scan_days(
-    folders: Iterable[tuple[date, str]], names: dict[str, tuple[int, int]], found: _Findings
+    folders: Iterable[tuple[date, str]], scan_day: DayScan, found: Findings
 ) -> tuple[dict[date, int], ...]:
     """Return the units with a file, with a hold and with a wish to be restated, of each day."""
     kinds: tuple[dict[date, int], ...] = ({}, {}, {})
     for day, folder in folders:
-        for days, mask in zip(kinds, _scan_day(folder, names, found), strict=True):
+        for days, mask in zip(kinds, scan_day(folder, found), strict=True):
             if mask:
                 days[day] = mask
     return kinds
 
 
-def _scan_day(folder: str, names: dict[str, tuple[int, int]], found: _Findings) -> list[int]:
-    """Return the masks of the units of one folder by kind."""
-    masks = [0, 0, 0]
-    for entry in _entries(folder):
-        known = names.get(entry.name)
-        if known is not None and entry.is_file(follow_symlinks=False):
-            kind, bit = known
-            masks[kind] |= bit
-        else:
-            found.add(entry.path)
-    return masks
-
-
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+def entries_of(folder: str) -> Iterator[os.DirEntry[str]]:
     """Yield what stands in a folder; a folder that is not there has nothing in it."""
     with translated("reading"):
         try:
