@@ -61,13 +61,25 @@ class Pages:
         self.open(f"runs/b/{backfill}")
         expect(self.page.get_by_text("flights / carrier / departures").first).to_be_visible()
 
+    def open_failed_run(self, backfill: str) -> None:
+        """Open the page of a run of a backfill that failed."""
+        tags = f'[{{key: "dagster/backfill", value: "{backfill}"}}]'
+        query = f"{{runsOrError(filter: {{statuses: [FAILURE], tags: {tags}}})" + (
+            "{... on Runs{results{runId}}}}"
+        )
+        self.open(f"runs/{self._ask(query, 'runsOrError')[0]['runId']}")
+
     def _backfills(self) -> list[dict[str, object]]:
-        """Return the newest backfills, the newest first, as the pages themselves ask for them."""
+        """Return the newest backfills, the newest first."""
         query = (
             "{partitionBackfillsOrError(limit: 5){... on PartitionBackfills{results{id status}}}}"
         )
+        return self._ask(query, "partitionBackfillsOrError")
+
+    def _ask(self, query: str, field: str) -> list[dict[str, object]]:
+        """Ask as the pages themselves ask."""
         answer = self.page.request.post(f"{self.address}/graphql", data={"query": query}).json()
-        found: list[dict[str, object]] = answer["data"]["partitionBackfillsOrError"]["results"]
+        found: list[dict[str, object]] = answer["data"][field]["results"]
         return found
 
     def fill_in_job(self, job: str, form: str) -> None:

@@ -68,8 +68,7 @@ def test_a_launch_over_an_l_shape_commits_nothing_open_and_says_when_it_closes(
     pages.expect_cells("Failed", 6)
     pages.expect_cells("Materialized", CELLS + 2)  # reported once as not expected
     assert committed(product) == before
-    pages.open("runs?q[]=status:FAILURE")
-    pages.page.get_by_role("link", name="View").first.click()
+    pages.open_failed_run(backfill)
     message = pages.page.get_by_text("its day closes at 2013-01-11T08:00:00-05:00").first
     expect(message).to_be_visible()
 

@@ -25,7 +25,8 @@ from backfill_assets.core.errors import (
 )
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.stores.files.local import LocalPartitionStore
-from backfill_assets_tests.stores.children import in_child
+from backfill_assets_tests.stores.children import Gate, child, in_child
+from backfill_assets_tests.stores.crash_points import stop_at_call
 from backfill_assets_tests.stores.examples import (
     EWR,
     FLIGHTS,
@@ -60,8 +61,9 @@ def store(root: Path) -> LocalPartitionStore:
 
 
 def names_of(store: LocalPartitionStore, unit: str = "JFK") -> list[str]:
-    """Return the names of a unit's files on the day."""
-    return sorted(path.name for path in (store.root / DAY_FOLDER).glob(f"{unit}.*"))
+    """Return the names of a unit's files on the day, markers first."""
+    names = sorted(path.name for path in (store.root / DAY_FOLDER).glob(f"{unit}.*"))
+    return sorted(names, key=lambda name: name.endswith(".parquet"))
 
 
 def test_a_marker_says_which_bytes_it_commits_and_checks_itself(store: LocalPartitionStore) -> None:
@@ -92,7 +94,7 @@ def test_a_replacement_is_the_next_number_and_only_the_marker_before_it_stays(
 
     (data,) = (store.root / DAY_FOLDER).glob("*.parquet")
     assert data.name.startswith("JFK.5.")
-    assert names_of(store) == sorted(["JFK.4.commit", "JFK.5.commit", data.name])
+    assert names_of(store) == ["JFK.4.commit", "JFK.5.commit", data.name]
     assert contents_of(store) == {str(JFK): [5]}
     assert store.scan(FLIGHTS).strangers == ()
 
@@ -284,7 +286,7 @@ def test_a_data_file_that_a_crash_left_half_written_is_completed(
         publish(store, [JFK])
 
         assert data.read_bytes() == whole
-        assert names_of(store) == sorted([MARKER, data.name])
+        assert names_of(store) == [MARKER, data.name]
         marker.unlink()
 
 
@@ -315,7 +317,7 @@ def test_a_hold_removes_every_marker_so_that_no_older_one_counts_afterwards(
     store.hold([JFK], "second")
 
     assert store.hold_reason(JFK) == "second"
-    assert names_of(store) == sorted(["JFK.hold"])
+    assert names_of(store) == ["JFK.hold"]
     store.release([JFK])
     assert contents_of(store) == {}
     publish(store, [JFK], [3])
@@ -458,6 +460,43 @@ def test_a_look_that_misses_both_sides_of_a_replacement_looks_again(
     else:
         assert list(store.records([JFK])) == [JFK]
     assert len(looks) > 1
+
+
+@pytest.mark.parametrize("verb", ["scan", "read", "records"])
+def test_a_look_that_falls_asleep_between_two_markers_looks_again(
+    store: LocalPartitionStore, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    publish(store, [JFK], [1])
+    gate, own_open, reads = Gate(), os.open, []
+
+    def claim_and_go_on() -> None:
+        stop_at_call(1, "open and then", ".commit")
+        publish(store, [JFK], [2], replace=True)
+        gate.wait()
+        publish(store, [JFK], [3], replace=True)
+
+    with child(claim_and_go_on) as writer:
+        writer.wait_until_stopped()
+
+        def slow(path: Any, flags: int, *arguments: Any, **named: Any) -> int:
+            descriptor = own_open(path, flags, *arguments, **named)
+            if str(path).endswith("JFK.2.commit") and not reads:
+                reads.append(os.read(descriptor, 100))
+                os.close(descriptor)
+                writer.go_on()
+                gate.open()
+                writer.answer()  # by now the marker below is gone
+                return own_open(os.devnull, os.O_RDONLY)
+            return descriptor
+
+        monkeypatch.setattr(os, "open", slow)
+        if verb == "scan":
+            assert list(store.scan(FLIGHTS).committed) == [JFK]
+        elif verb == "read":
+            assert store.read(JFK).column("value").to_pylist() == [3]
+        else:
+            assert list(store.records([JFK])) == [JFK]
+    assert reads == [b""]
 
 
 # A scan of any tree, and the same asked for literally, partition by partition.

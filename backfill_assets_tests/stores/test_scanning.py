@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, strategies
+from hypothesis import given, settings, strategies
 
 from backfill_assets.core.catalogue import Category, Unit, ValueType
 from backfill_assets.core.partition_sets import PartitionSet
@@ -74,7 +74,7 @@ trees = strategies.lists(
 )
 
 
-@STORES
+@settings(STORES, max_examples=1_000)
 @given(trees)
 def test_a_scan_of_any_tree_finds_what_asking_for_each_file_finds(
     tree: list[tuple[tuple[str, ...], int, str]],

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from backfill_assets.core.errors import CorruptPartitionError
 from backfill_assets.stores.files import attempts, identity
 from backfill_assets.stores.files.durability import translated
+from backfill_assets.stores.files.layout import is_regular_file
 from backfill_assets.stores.files.marker_publishing import MarkerPublisher
 from backfill_assets.stores.files.marker_scanning import MarkerDayScan
 from backfill_assets.stores.files.markers import (
@@ -67,27 +68,29 @@ class MarkerProtocol:
     def location(self, stem: str) -> str:
         """Return the path of a committed data file, or a pattern where there is none."""
         with translated("reading"):
-            found = self._committed(stem)
-        return found[0] if found else f"{stem}.*{self._format.suffix}"
+            marker = self._marker(stem, self._files(stem))
+        return self._data(stem, marker) if marker else f"{stem}.*{self._format.suffix}"
 
     def content(self, stem: str) -> tuple[Path, bytes] | None:
         """Return a committed file's path and content, as its marker says they are."""
         before = None
-        while (found := self._committed(stem)) is not None:
-            path, marker = found
-            try:
-                content = Path(path).read_bytes()
-            except FileNotFoundError:
-                content = None
-            if content is not None and marker.describes(content):
-                return Path(path), content
-            if found == before:  # nobody has switched it meanwhile
-                if content is None:
-                    return None
-                message = f"{path} is not what its marker says; delete it, and the next tick mends"
-                raise CorruptPartitionError(message)
-            before = found
-        return None
+        while True:
+            files = self._files(stem)
+            marker = self._marker(stem, files)
+            content = self._content(stem, marker) if marker else None
+            if marker and content is not None and marker.describes(content):
+                return Path(self._data(stem, marker)), content
+            # Every switch leaves other names: two looks alike, and nobody switched it between.
+            if (files, marker) == before:
+                break
+            before = (files, marker)
+        if marker is None or content is None:
+            return None
+        message = (
+            f"{self._data(stem, marker)} is not what its marker says; delete it and the next tick "
+            "makes it again"
+        )
+        raise CorruptPartitionError(message)
 
     def remove(self, stems: Iterable[str]) -> None:
         """Withdraw data files, markers first; what is no file of ours is left alone."""
@@ -109,11 +112,20 @@ class MarkerProtocol:
                 file.write(text)
         flusher.flush(map(str, texts))
 
-    def _committed(self, stem: str) -> tuple[str, Marker] | None:
-        """Return the path of the data file that is committed now, and its marker."""
+    def _marker(self, stem: str, files: UnitFiles) -> Marker | None:
+        """Return the marker that counts among those that a look has shown."""
         folder, segment = os.path.split(stem)
-        found = committed_in(folder, segment, self._files(stem).markers, self._format.suffix)
-        return (f"{folder}/{found.data}", found) if found else None
+        return committed_in(folder, segment, files.markers, self._format.suffix)
+
+    def _data(self, stem: str, marker: Marker) -> str:
+        return f"{os.path.dirname(stem)}/{marker.data}"  # noqa: PTH120 - text, for speed
+
+    def _content(self, stem: str, marker: Marker) -> bytes | None:
+        path = self._data(stem, marker)
+        try:
+            return Path(path).read_bytes() if is_regular_file(path) else None
+        except FileNotFoundError:
+            return None  # it was superseded in this moment
 
     def _files(self, stem: str) -> UnitFiles:
         folder, segment = os.path.split(stem)
