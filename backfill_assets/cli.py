@@ -99,7 +99,7 @@ def plan(
 def status(*, as_json: Json = False) -> None:
     """Show how complete each query is, and what keeps the rest. Works from the files alone."""
     plans = _plans(None)
-    known = [facts(Coverage(one), _failures(one)) for one in plans]
+    known = [facts(Coverage(one), _failures(one), project().seconds_left(one)) for one in plans]
     if as_json:
         _print_json(known)
     for one in [] if as_json else known:
@@ -319,7 +319,7 @@ def _print_status(known: dict[str, Any]) -> None:
             table.add_row(name, *(str(counts[column]) for column in COLUMNS), f"{share:.1%}")
         table.add_section()
     _out.print(table)
-    for name in ("complete_until", "oldest_hole", "next_day", "next_day_closes_at"):
+    for name in ("time_left", "complete_until", "oldest_hole", "next_day", "next_day_closes_at"):
         _out.print(f"{name.replace('_', ' ')}: {known[name] or 'none'}", highlight=False)
     for failure in known["failures"]:
         _out.print(

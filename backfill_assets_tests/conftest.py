@@ -9,6 +9,7 @@ deadline: a busy machine is not a failure.
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
@@ -30,5 +31,9 @@ settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell's background job ignores Ctrl-C, and so would every child: Dagster ends the programs
+    # that capture a run's output with an interrupt, and would wait for them for ever.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--hypothesis-profile") is None:
         settings.load_profile("repeatable")

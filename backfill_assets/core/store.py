@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from datetime import date
+    from datetime import date, datetime
 
     from backfill_assets.core.catalogue import Catalogue
     from backfill_assets.core.leftovers import Leftover, Leftovers
@@ -179,6 +179,15 @@ class PartitionStore(Protocol[TableT]):
         """Return what the source's fingerprints were when committed partitions were made.
 
         Remembered between calls for files that did not change; those that are gone are left out.
+        """
+
+    def commit_rate(self, partitions: Iterable[Partition], now: datetime) -> float:
+        """Return how many of these were committed a second, lately; 0 where none was.
+
+        An estimate for people, by the times of the files.
+
+        Args:
+            now: The real instant.
         """
 
     def verify(self, partition: Partition) -> CommitRecord:

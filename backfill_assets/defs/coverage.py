@@ -25,8 +25,9 @@ def coverage_asset(project: Project, catalogue: Catalogue) -> dg.AssetsDefinitio
     )
     def coverage() -> dg.MaterializeResult[None]:
         found = Coverage(project.plan(catalogue, looks_for_changes=True))
-        known = facts(found, project.failures(catalogue))
-        headline = ("complete_until", "oldest_hole", "next_day", "next_day_closes_at")
+        left = project.seconds_left(found.plan)
+        known = facts(found, project.failures(catalogue), left)
+        headline = ("time_left", "complete_until", "oldest_hole", "next_day", "next_day_closes_at")
         return dg.MaterializeResult(
             metadata={
                 "calendar": dg.MetadataValue.md(calendar_markdown(found)),

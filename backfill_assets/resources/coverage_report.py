@@ -20,7 +20,9 @@ DAYS_OF_WEEK = 7
 MOST_WEEKS = 320  # six years of columns can still be told apart
 
 
-def facts(coverage: Coverage, failures: Sequence[Failure] = ()) -> dict[str, Any]:
+def facts(
+    coverage: Coverage, failures: Sequence[Failure] = (), seconds_left: float | None = None
+) -> dict[str, Any]:
     """Return everything that is known, in values that JSON can carry."""
     plan = coverage.plan
     closing = coverage.next_closing
@@ -32,6 +34,7 @@ def facts(coverage: Coverage, failures: Sequence[Failure] = ()) -> dict[str, Any
         "oldest_hole": _text(coverage.oldest_hole),
         "next_day": _text(closing[0]) if closing else None,
         "next_day_closes_at": closing[1].isoformat() if closing else None,
+        "time_left": None if seconds_left is None else duration(seconds_left),
         "completeness": round(coverage.total.completeness, 6),
         "total": asdict(coverage.total),
         "queries": {name: asdict(counts) for name, counts in coverage.by_query().items()},
@@ -125,6 +128,15 @@ def _month_ticks(weeks: Sequence[Sequence[date]]) -> list[tuple[int, str]]:
         if week and (name := f"{week[0]:{form}}") not in {known for _, known in ticks}:
             ticks.append((column, name))
     return ticks[:: max(1, len(ticks) // 8)]
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people, to two of its units."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def _failure_facts(failure: Failure) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from backfill_assets.resources.coverage_report import duration
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
@@ -74,7 +76,7 @@ class ProgressView:
         parts = [f"{days[-1]} … {days[0]}"] if days else []
         rate = self._rate(plan.catalogue.name, now, len(plan.committed))
         if rate > 0 and plan.missing:
-            parts.append(f"{rate:.0f}/s, {_duration(len(plan.missing) / rate)} left")
+            parts.append(f"{rate:.0f}/s, {duration(len(plan.missing) / rate)} left")
         elif not plan.missing and plan.expected:
             parts.append("complete")
         return "  ".join(parts)
@@ -104,8 +106,3 @@ class ProgressView:
         if is_news and (now - self._last_line >= LINE_SECONDS or not plan.missing):
             self._last_line, self._last_text = now, text
             self.say(text)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -70,6 +70,13 @@ class Project:
         """Return what is remembered of failed partitions of a catalogue."""
         return self.failure_memory.failures(catalogue) if self.failure_memory else []
 
+    def seconds_left(self, plan: Plan) -> float | None:
+        """Return an estimate of when nothing will be missing, or None where nothing goes on."""
+        if not plan.missing:
+            return 0.0
+        rate = self.store.commit_rate(plan.committed, RealClock().now())
+        return len(plan.missing) / rate if rate else None
+
     def remember(self, stream: PartitionStream) -> None:
         """Remember what a stream could not commit, so that it backs off, one by one."""
         if self.failure_memory is None:

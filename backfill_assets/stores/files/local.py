@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -27,7 +28,7 @@ from backfill_assets.stores.tables import record_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import date
+    from datetime import date, datetime
 
     from backfill_assets.core.catalogue import Catalogue
     from backfill_assets.core.leftovers import Leftover, Leftovers
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.store import CommitRecord, Inventory
 
 LONGEST_RUN = timedelta(hours=24)  # only where file locks do not work; see dagster.yaml
+LATELY = timedelta(minutes=10)  # a run commits in bursts; a few runs make an average
 
 
 class LocalPartitionStore:
@@ -150,6 +152,18 @@ class LocalPartitionStore:
                 self._fingerprints[partition] = known
             found[partition] = known[1]
         return found
+
+    def commit_rate(self, partitions: Iterable[Partition], now: datetime) -> float:
+        """Return how many of these were committed a second over the last minutes."""
+        since = (now - LATELY).timestamp()
+        times = []
+        for partition in partitions:
+            with contextlib.suppress(FileNotFoundError), translated("reading"):
+                times.append(Path(self.location(partition)).stat().st_mtime)
+        lately = [moment for moment in times if moment >= since]
+        if not lately:
+            return 0.0
+        return len(lately) / max(now.timestamp() - min(lately), 1.0)
 
     def verify(self, partition: Partition) -> CommitRecord:
         """Read a partition and check its schema, key, rows and digest."""
