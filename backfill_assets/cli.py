@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import sys
 from datetime import datetime
-from itertools import islice
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from backfill_assets.core.coverage import Coverage
 from backfill_assets.core.errors import (
@@ -27,24 +25,21 @@ from backfill_assets.core.errors import (
 from backfill_assets.core.plan import State
 from backfill_assets.core.selection import FORM
 from backfill_assets.defs.bindings import project
-from backfill_assets.resources import operations, pruning
+from backfill_assets.resources import operations, pruning, terminal
 from backfill_assets.resources.adoption import adopt as adopt_tree
-from backfill_assets.resources.coverage_report import COLUMNS, facts
+from backfill_assets.resources.coverage_report import facts
 from backfill_assets.resources.known_stores import begin_store
 from backfill_assets.resources.progress_view import ProgressView, bar
-from backfill_assets.resources.run_requests import describe
 from backfill_assets.resources.settings import settings
 from backfill_assets.stores.postgres.errors import PostgresError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from backfill_assets.core.plan import Plan
     from backfill_assets.stores.failures import Failure
 
 NO = 3  # exit code: the answer is no
-CYCLES_SHOWN = 5
-PATHS_SHOWN = 10  # of each kind; --json has them all
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 _out = Console()
@@ -89,9 +84,9 @@ def plan(
         _explain(plans, explain, as_json=as_json)
         return
     if as_json:
-        _print_json([_plan_facts(p) for p in plans])
+        _print_json([terminal.plan_facts(p, project().bounds) for p in plans])
     for one in [] if as_json else plans:
-        _print_plan(one)
+        terminal.print_plan(_out, one, project().bounds)
     raise typer.Exit(NO if any(p.missing for p in plans) else 0)
 
 
@@ -103,7 +98,7 @@ def status(*, as_json: Json = False) -> None:
     if as_json:
         _print_json(known)
     for one in [] if as_json else known:
-        _print_status(one)
+        terminal.print_status(_out, one)
     raise typer.Exit(NO if any(p.missing for p in plans) else 0)
 
 
@@ -152,7 +147,8 @@ def adopt(
     if as_json:
         _print_json(outcome.facts() | {"dry_run": dry_run})
     else:
-        _print_paths((f"{r.path}: {r.reason}" for r in outcome.refused), len(outcome.refused), _err)
+        refused = (f"{one.path}: {one.reason}" for one in outcome.refused)
+        terminal.print_paths(_err, refused, len(outcome.refused))
         _out.print(
             f"{outcome.adopted} files {'would be ' if dry_run else ''}adopted, "
             f"{outcome.stood_already} stood committed already, {len(outcome.refused)} refused"
@@ -177,7 +173,7 @@ def prune(
     found = pruning.prunings(project(), kinds)
     if not as_json:
         for one in found:
-            _print_pruning(one)
+            terminal.print_pruning(_out, _err, one.facts())
     count = sum(len(one.leftovers) for one in found)
     removed = 0
     if yes:
@@ -260,45 +256,6 @@ def _explain(plans: Sequence[Plan], text: str, *, as_json: bool) -> None:
         _out.print(project().store.location(partition), soft_wrap=True, style="dim")
 
 
-def _plan_facts(one: Plan) -> dict[str, Any]:
-    return {
-        "catalogue": one.catalogue.name,
-        "now": one.now.isoformat(),
-        "latest_closed_day": one.latest_closed_day.isoformat(),
-        "expected": len(one.expected),
-        "committed": len(one.committed),
-        "held": len(one.held),
-        "missing": len(one.missing),
-        "unexpected": len(one.unexpected),
-        "cycles": [
-            {
-                "first_day": cycle.first_day.isoformat(),
-                "last_day": cycle.last_day.isoformat(),
-                "queries": [query.name for query in cycle.queries],
-                "units": cycle.units,
-                "partitions": len(cycle.partitions),
-                "cut_by": cycle.cut_by,
-            }
-            for cycle in one.cycles(project().bounds)
-        ],
-    }
-
-
-def _print_plan(one: Plan) -> None:
-    closed = one.latest_closed_day
-    _out.print(f"{one.catalogue.name} at {one.now:%Y-%m-%d %H:%M %Z}: closed up to {closed}")
-    _out.print(
-        f"{len(one.committed)} of {len(one.expected)} committed, {len(one.missing)} missing, "
-        f"{len(one.held)} held, {len(one.unexpected)} unexpected"
-    )
-    cycles = list(one.cycles(project().bounds))
-    for cycle in cycles[:CYCLES_SHOWN]:
-        cut = f", cut by {cycle.cut_by}" if cycle.cut_by else ""
-        _out.print(f"  {describe(cycle)}{cut}", soft_wrap=True)
-    if len(cycles) > CYCLES_SHOWN:
-        _out.print(f"  and {len(cycles) - CYCLES_SHOWN} cycles more")
-
-
 def _failures(one: Plan) -> list[Failure]:
     """Return what failed lately, where its memory can be asked; the files do not need it."""
     try:
@@ -306,62 +263,6 @@ def _failures(one: Plan) -> list[Failure]:
     except PostgresError as error:
         _err.print(f"What failed lately is not known: {error}", style="dim", soft_wrap=True)
         return []
-
-
-def _print_status(known: dict[str, Any]) -> None:
-    table = Table(title=f"{known['catalogue']}, closed up to {known['latest_closed_day']}")
-    table.add_column("query or unit", no_wrap=True)
-    for name in (*COLUMNS, "complete"):
-        table.add_column(name.replace("_", " "), justify="right")
-    for group in (known["queries"], known["units"], {"all": known["total"]}):
-        for name, counts in group.items():
-            share = counts["committed"] / counts["expected"] if counts["expected"] else 1.0
-            table.add_row(name, *(str(counts[column]) for column in COLUMNS), f"{share:.1%}")
-        table.add_section()
-    _out.print(table)
-    for name in ("time_left", "complete_until", "oldest_hole", "next_day", "next_day_closes_at"):
-        _out.print(f"{name.replace('_', ' ')}: {known[name] or 'none'}", highlight=False)
-    for failure in known["failures"]:
-        _out.print(
-            f"{failure['partition']}: {failure['attempts']} attempts, next after "
-            f"{failure['retry_at']}: {failure['error']}",
-            style="red" if failure["needs_a_person"] else "yellow",
-            soft_wrap=True,
-        )
-
-
-def _print_pruning(one: pruning.Pruning) -> None:
-    known = one.facts()
-    table = Table(title=f"{known['catalogue']}: not asked for any more")
-    for name in ("", "files", "folders", "bytes"):
-        table.add_column(name, justify="left" if name == "" else "right")
-    for kind, found in known["kinds"].items():
-        table.add_row(kind, *(f"{found[name]:,}" for name in ("files", "folders", "bytes")))
-    if known["kinds"]:
-        _out.print(table)
-    else:
-        _out.print(f"{known['catalogue']}: nothing to prune")
-    for kind, found in known["kinds"].items():
-        _out.print(f"{kind}:")
-        _print_paths(found["paths"], len(found["paths"]), _out)
-    if known["kept"]:
-        _out.print("kept all the same, as holds, symlinks or other devices:")
-        _print_paths(known["kept"], len(known["kept"]), _out)
-    for warning in known["warnings"]:
-        _err.print(warning, style="yellow", soft_wrap=True, highlight=False)
-
-
-def _print_paths(lines: Iterable[str], count: int, console: Console) -> None:
-    for line in islice(lines, PATHS_SHOWN):
-        # A name of other bytes than UTF-8 is shown as far as it can be.
-        console.print(
-            f"  {line.encode(errors='replace').decode()}",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
-    if count > PATHS_SHOWN:
-        console.print(f"  and {count - PATHS_SHOWN} more; --json names them all")
 
 
 def _print_json(value: object) -> None:

@@ -1,0 +1,121 @@
+"""How plans, coverages and leftovers look in a terminal."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from backfill_assets.resources.coverage_report import COLUMNS
+from backfill_assets.resources.run_requests import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from backfill_assets.core.cycles import Bounds
+    from backfill_assets.core.plan import Plan
+
+CYCLES_SHOWN = 5
+PATHS_SHOWN = 10  # of each kind; --json has them all
+
+
+def plan_facts(one: Plan, bounds: Bounds) -> dict[str, Any]:
+    """Return a plan in values that JSON can carry."""
+    return {
+        "catalogue": one.catalogue.name,
+        "now": one.now.isoformat(),
+        "latest_closed_day": one.latest_closed_day.isoformat(),
+        "expected": len(one.expected),
+        "committed": len(one.committed),
+        "held": len(one.held),
+        "missing": len(one.missing),
+        "unexpected": len(one.unexpected),
+        "cycles": [
+            {
+                "first_day": cycle.first_day.isoformat(),
+                "last_day": cycle.last_day.isoformat(),
+                "queries": [query.name for query in cycle.queries],
+                "units": cycle.units,
+                "partitions": len(cycle.partitions),
+                "cut_by": cycle.cut_by,
+            }
+            for cycle in one.cycles(bounds)
+        ],
+    }
+
+
+def print_plan(out: Console, one: Plan, bounds: Bounds) -> None:
+    """Print what stands, what is missing, and the first cycles."""
+    closed = one.latest_closed_day
+    out.print(f"{one.catalogue.name} at {one.now:%Y-%m-%d %H:%M %Z}: closed up to {closed}")
+    out.print(
+        f"{len(one.committed)} of {len(one.expected)} committed, {len(one.missing)} missing, "
+        f"{len(one.held)} held, {len(one.unexpected)} unexpected"
+    )
+    cycles = list(one.cycles(bounds))
+    for cycle in cycles[:CYCLES_SHOWN]:
+        cut = f", cut by {cycle.cut_by}" if cycle.cut_by else ""
+        out.print(f"  {describe(cycle)}{cut}", soft_wrap=True)
+    if len(cycles) > CYCLES_SHOWN:
+        out.print(f"  and {len(cycles) - CYCLES_SHOWN} cycles more")
+
+
+def print_status(out: Console, known: dict[str, Any]) -> None:
+    """Print the facts of a coverage as tables."""
+    table = Table(title=f"{known['catalogue']}, closed up to {known['latest_closed_day']}")
+    table.add_column("query or unit", no_wrap=True)
+    for name in (*COLUMNS, "complete"):
+        table.add_column(name.replace("_", " "), justify="right")
+    for group in (known["queries"], known["units"], {"all": known["total"]}):
+        for name, counts in group.items():
+            share = counts["committed"] / counts["expected"] if counts["expected"] else 1.0
+            table.add_row(name, *(str(counts[column]) for column in COLUMNS), f"{share:.1%}")
+        table.add_section()
+    out.print(table)
+    for name in ("time_left", "complete_until", "oldest_hole", "next_day", "next_day_closes_at"):
+        out.print(f"{name.replace('_', ' ')}: {known[name] or 'none'}", highlight=False)
+    for failure in known["failures"]:
+        out.print(
+            f"{failure['partition']}: {failure['attempts']} attempts, next after "
+            f"{failure['retry_at']}: {failure['error']}",
+            style="red" if failure["needs_a_person"] else "yellow",
+            soft_wrap=True,
+        )
+
+
+def print_pruning(out: Console, err: Console, known: dict[str, Any]) -> None:
+    """Print what a catalogue does not ask for any more."""
+    table = Table(title=f"{known['catalogue']}: not asked for any more")
+    for name in ("", "files", "folders", "bytes"):
+        table.add_column(name, justify="left" if name == "" else "right")
+    for kind, found in known["kinds"].items():
+        table.add_row(kind, *(f"{found[name]:,}" for name in ("files", "folders", "bytes")))
+    if known["kinds"]:
+        out.print(table)
+    else:
+        out.print(f"{known['catalogue']}: nothing to prune")
+    for kind, found in known["kinds"].items():
+        out.print(f"{kind}:")
+        print_paths(out, found["paths"], len(found["paths"]))
+    if known["kept"]:
+        out.print("kept all the same, as holds, symlinks or other devices:")
+        print_paths(out, known["kept"], len(known["kept"]))
+    for warning in known["warnings"]:
+        err.print(warning, style="yellow", soft_wrap=True, highlight=False)
+
+
+def print_paths(out: Console, lines: Iterable[str], count: int) -> None:
+    """Print the first of some lines, and how many more there are."""
+    for line in islice(lines, PATHS_SHOWN):
+        # A name of other bytes than UTF-8 is shown as far as it can be.
+        out.print(
+            f"  {line.encode(errors='replace').decode()}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+    if count > PATHS_SHOWN:
+        out.print(f"  and {count - PATHS_SHOWN} more; --json names them all")
