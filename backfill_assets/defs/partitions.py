@@ -6,6 +6,7 @@ that never were are keys all the same: asked for, they are reported as not expec
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -16,8 +17,20 @@ if TYPE_CHECKING:
     from backfill_assets.core.catalogue import Catalogue, Grid
 
 
+MOST_CELLS = 100_000  # of one asset, as Dagster advises
+
+
+class LargeGridWarning(UserWarning):
+    """An asset has more partitions than Dagster's pages are made for."""
+
+
 def partitions_definition(catalogue: Catalogue, grid: Grid) -> dg.MultiPartitionsDefinition:
-    """Return the rectangle of days × units that Dagster shows for the queries of a grid."""
+    """Return the rectangle of days × units that Dagster shows for the queries of a grid.
+
+    Warns:
+        LargeGridWarning: Dagster's pages are slow for as many cells.
+    """
+    _warn_of_size(catalogue, grid)
     return dg.MultiPartitionsDefinition(
         {
             "date": daily_partitions(catalogue, grid),
@@ -32,3 +45,15 @@ def daily_partitions(catalogue: Catalogue, grid: Grid) -> dg.DailyPartitionsDefi
     return dg.DailyPartitionsDefinition(
         start_date=grid.first_day.isoformat(), end_date=end, timezone=catalogue.closing.zone.key
     )
+
+
+def _warn_of_size(catalogue: Catalogue, grid: Grid) -> None:
+    if catalogue.last_day is None:
+        return  # it grows by a day a day: nobody can be warned once
+    cells = ((catalogue.last_day - grid.first_day).days + 1) * len(catalogue.units)
+    if cells > MOST_CELLS:
+        message = (
+            f"each asset of {catalogue.name} from {grid.first_day} on has {cells:,} partitions, and "
+            f"Dagster's pages are made for {MOST_CELLS:,}: split the units over two catalogues"
+        )
+        warnings.warn(message, LargeGridWarning, stacklevel=3)

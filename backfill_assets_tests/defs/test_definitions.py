@@ -9,10 +9,11 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 import pytest
 
+from backfill_assets.core.catalogue import Unit
 from backfill_assets.core.closing import ClosingPolicy
 from backfill_assets.defs.bindings import project_of
 from backfill_assets.defs.location import build_definitions
-from backfill_assets.defs.partitions import partitions_definition
+from backfill_assets.defs.partitions import LargeGridWarning, partitions_definition
 from backfill_assets.resources.run_requests import asset_key
 from backfill_assets.resources.settings import Settings
 from backfill_assets_tests.resources.small_project import SHOPS, SOLD, a_catalogue, a_project
@@ -31,6 +32,17 @@ def test_a_grid_is_the_days_from_its_first_to_the_catalogues_last_times_all_unit
     assert "2024-03-11|Paris" not in keys
     assert len(later.get_partition_keys()) == 24
     assert "2024-03-02|Paris" not in later.get_partition_keys()
+
+
+def test_more_cells_than_the_pages_are_made_for_are_warned_of_and_fewer_are_not() -> None:
+    units = [Unit(f"U{number:02}") for number in range(60)]
+    large = a_catalogue(units=units, last_day=date(2029, 8, 21))  # 2,000 days
+
+    with pytest.warns(LargeGridWarning, match=r"has 120,000 partitions"):
+        partitions_definition(large, large.grids[0])
+
+    small = a_catalogue(units=units, last_day=date(2025, 8, 21))
+    partitions_definition(small, small.grids[0])  # a warning would be an error here
 
 
 def test_units_keep_the_order_of_the_catalogue() -> None:
