@@ -53,7 +53,7 @@ def _warn_of_size(catalogue: Catalogue, grid: Grid) -> None:
     cells = ((catalogue.last_day - grid.first_day).days + 1) * len(catalogue.units)
     if cells > MOST_CELLS:
         message = (
-            f"each asset of {catalogue.name} from {grid.first_day} on has {cells:,} partitions, and "
-            f"Dagster's pages are made for {MOST_CELLS:,}: split the units over two catalogues"
+            f"each asset of {catalogue.name} from {grid.first_day} on has {cells:,} partitions, "
+            f"and Dagster's pages are made for {MOST_CELLS:,}: split the units over two catalogues"
         )
         warnings.warn(message, LargeGridWarning, stacklevel=3)
