@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 needs_own_mounts = pytest.mark.skipif(
     not own_mounts_work(),
-    reason="this system gives ordinary processes no mounts; full and foreign devices are also "
-    "tested without",
+    reason="this system gives ordinary processes no mounts; a full disk is also tested without",
 )
 
 
