@@ -10,10 +10,8 @@ deadline: a busy machine is not a failure.
 from __future__ import annotations
 
 import signal
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import psutil
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -39,13 +37,3 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--hypothesis-profile") is None:
         settings.load_profile("repeatable")
-
-
-def pytest_unconfigure() -> None:
-    """End the code servers that Dagster started for a test's workspace: they outlive it."""
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):
-            if "dagster" in child.cmdline():
-                # Its own children first, and none is asked: each would say something after pytest.
-                for process in [*child.children(recursive=True), child]:
-                    process.kill()

@@ -20,6 +20,7 @@ storage:
 run_coordinator:
   module: dagster._core.run_coordinator
   class: DefaultRunCoordinator
+code_servers: {wait_for_local_processes_on_shutdown: true}
 """
 
 
