@@ -86,6 +86,7 @@ class Killer:
         count = len(self._watcher.seen)
         assert count < self._all, f"complete after {self.count} kills: make the cycles smaller"
         if target == EVERYTHING:
+            self._wait_for_attempt()
             victims = [p for processes in self._product.processes().values() for p in processes]
         else:
             victims = [self._choice.choice(self._wait_for_victims(Role(target)))]
@@ -128,6 +129,15 @@ class Killer:
             return self._product.processes()[role]
 
         return wait_for(f"a process to kill: {role}", look, seconds=VICTIM_SECONDS, every=0.2)
+
+    def _wait_for_attempt(self) -> None:
+        """Wait until a run is at its files, so that the next start has something to revoke."""
+
+        def look() -> bool:
+            self.check_up()
+            return self._product.store.is_alive("")
+
+        wait_for("a run at its files", look, seconds=VICTIM_SECONDS)
 
     def _note(self, text: str) -> None:
         print(f"{time.monotonic() - self._began:6.1f} s  {text}")  # noqa: T201 - for a failure
@@ -193,6 +203,7 @@ def test_a_month_by_markers_without_links_or_renames_equals_an_undisturbed_one_a
     found = {path: Path(file).read_bytes() for path, file in committed_files(store)}
     assert found == month
     assert all(store.verify(partition) for partition in store.scan(FLIGHTS).committed)
+    assert "Recovered" in product.output
     # Links were refused in the runs that were killed, and so in those that were not.
     refusing = {int(path.name) for path in (product.home / "without-links").iterdir()}
     assert refusing.intersection(killer.killed_runs)
