@@ -38,6 +38,10 @@ class SourceError(BackfillAssetsError):
     """The source cannot be reached or read, or returned rows that the catalogue does not allow."""
 
 
+class ModelError(BackfillAssetsError):
+    """A model is absent or damaged, or was asked for something that it cannot score."""
+
+
 class PartitionsRefusedError(BackfillAssetsError):
     """A run was asked for open or held partitions; the others are committed."""
 
