@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime, timedelta
 
     from backfill_assets.core.store import Published
 
@@ -46,6 +47,10 @@ class PartitionsRefusedError(BackfillAssetsError):
     """A run was asked for open or held partitions; the others are committed."""
 
 
+class OperationError(BackfillAssetsError):
+    """Base of what the idempotency log refuses, or cannot know."""
+
+
 class StoreError(BackfillAssetsError):
     """Base of what can go wrong with a store of files."""
 
@@ -80,8 +85,8 @@ class ForeignFileError(PublishRefusedError):
     """Something that this project did not write stands at a target's path."""
 
 
-class StaleAttemptError(StoreError):
-    """The attempt was revoked; whatever it had not published stays unpublished."""
+class StaleAttemptError(StoreError, OperationError):
+    """The attempt was revoked, or another one took over: what it had not done stays undone."""
 
 
 class MissingPartitionError(StoreError):
@@ -90,3 +95,59 @@ class MissingPartitionError(StoreError):
 
 class CorruptPartitionError(StoreError):
     """A committed file is unreadable, or is not what its commit record and its path say."""
+
+
+class KeyReusedError(OperationError):
+    """The key was used for another payload before; nothing was done."""
+
+
+class BusyError(OperationError):
+    """Another attempt is at work, or the operation backs off; nothing was done.
+
+    Attributes:
+        retry_after: When to ask again.
+    """
+
+    def __init__(self, message: str, retry_after: timedelta) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class SealedError(OperationError):
+    """The operation was sealed, as an undo does: no attempt starts or completes any more."""
+
+
+class NotAppliedError(OperationError):
+    """Raised by an act that knows that nothing happened: a definite failure."""
+
+
+class OperationFailedError(OperationError):
+    """An attempt failed; its own error is the cause.
+
+    Attributes:
+        retry_at: When the next attempt may start, or None where none may.
+    """
+
+    def __init__(self, message: str, retry_at: datetime | None) -> None:
+        super().__init__(message)
+        self.retry_at = retry_at
+
+
+class BudgetSpentError(OperationError):
+    """Every attempt that the policy allows has started; a person looks, and reopens it."""
+
+
+class OutcomeUnknownError(OperationError):
+    """It may have happened, nobody can tell, and it must not be repeated; an alert was written."""
+
+
+class ResultRefusedError(OperationError):
+    """A result is not JSON, or is too large to be stored."""
+
+
+class DuplicateEffectError(OperationError):
+    """A constraint of a result's own table says that the effect is there already."""
+
+
+class LogSchemaError(OperationError):
+    """The log's tables are of another version than this program's."""
