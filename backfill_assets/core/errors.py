@@ -121,6 +121,14 @@ class NotAppliedError(OperationError):
     """Raised by an act that knows that nothing happened: a definite failure."""
 
 
+class RemoteUnreachableError(NotAppliedError):
+    """Nothing listens where a server should be; nothing was sent."""
+
+
+class RemoteError(OperationError):
+    """A server gave no answer, or none that says what it did: it may have done it."""
+
+
 class OperationFailedError(OperationError):
     """An attempt failed; its own error is the cause.
 

@@ -89,7 +89,7 @@ def vocabularies(facts: pa.Table) -> dict[str, list[str]]:
 
 
 def features(facts: pa.Table, known_names: Mapping[str, Sequence[str]]) -> Features:
-    """Return the numbers of flights; a name is its place in its vocabulary, and None without one."""
+    """Return the numbers of flights; a name is its place in its vocabulary, or None."""
     columns = [_places(facts.column(name), known_names[name]) for name in NAMES]
     columns += [facts.column(name).to_pylist() for name in _NUMBERS]
     rows = [list(row) for row in zip(*columns, strict=True)]

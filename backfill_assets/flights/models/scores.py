@@ -114,5 +114,8 @@ class DelayModels:
                 f"{', '.join(self.card.features)}; found {matrix.shape[1:]}"
             )
             raise ModelError(message)
+        if np.isinf(matrix).any():
+            message = f"models {self.card.version}: a row has an infinite number; give null"
+            raise ModelError(message)
         with threadpool_limits(limits=1):
             return [round(float(value), DIGITS) for value in score(matrix)]

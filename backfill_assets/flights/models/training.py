@@ -101,9 +101,10 @@ def train(url: str, recipe: Recipe = RECIPE_OF_2013) -> DelayModels:
     return models.with_probes(_probes(rows))
 
 
-def is_late(delays: Sequence[float], late_minutes: int) -> npt.NDArray[np.bool_]:
+def is_late(delays: npt.NDArray[np.float64], late_minutes: int) -> npt.NDArray[np.bool_]:
     """Return of each delay whether it counts as late."""
-    return np.asarray(delays, dtype=float) >= late_minutes
+    late: npt.NDArray[np.bool_] = delays >= late_minutes
+    return late
 
 
 def area_under_curve(
@@ -124,7 +125,7 @@ def area_under_curve(
     risks = np.asarray(models.risks(features(facts, models.card.vocabularies).rows))
     late = is_late(delays, models.card.late_minutes)
     months = np.asarray([f"{day:%Y-%m}" for day in facts.column("date").to_pylist()])
-    chosen = {month: arrived & (months == month) for month in sorted(set(months))}
+    chosen = {month: arrived & (months == month) for month in sorted(set(months.tolist()))}
     groups = {"all": arrived, **chosen}
     return {
         name: round(float(roc_auc_score(late[group], risks[group])), 4)
@@ -150,9 +151,7 @@ def _risk_model(recipe: Recipe, rows: Sequence[Row], delays: npt.NDArray[np.floa
 
 
 def _anomaly_model(recipe: Recipe, rows: Sequence[Row]) -> Any:
-    model = IsolationForest(
-        n_estimators=recipe.isolation_trees, n_jobs=1, random_state=recipe.seed
-    )
+    model = IsolationForest(n_estimators=recipe.isolation_trees, n_jobs=1, random_state=recipe.seed)
     # Without the names: their numbers are an order of the alphabet, which isolates nothing.
     return model.fit(np.asarray(rows, dtype=float)[:, len(NAMES) :])
 
