@@ -23,6 +23,14 @@ CONNECT_SECONDS = 3.0  # on this machine it takes milliseconds
 IN_PROGRESS = 409  # the first request is at work: nothing is refused
 
 
+def is_answering(url: str) -> bool:
+    """Return whether a GET of ``url`` succeeds, within a moment."""
+    try:
+        return httpx.get(url, timeout=CONNECT_SECONDS, trust_env=False).is_success
+    except httpx.HTTPError:
+        return False
+
+
 class Caller:
     """Posts requests, each under its key.
 

@@ -8,8 +8,6 @@ Where it listens stands in a file, written before it answers and anew at each st
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from backfill_assets.core.errors import ModelError
+from backfill_assets.flights.models.address import write_address
 from backfill_assets.flights.models.artifacts import ModelFolder, cached_loader
 from backfill_assets.stores.http_replies import Reply, StoredReplies
 from backfill_assets.stores.idempotent_http import idempotent, problem
@@ -70,27 +69,11 @@ def serve(app: Starlette, port: int, address: Path) -> None:
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((HOST, port))
-        _write_address(address, listening.getsockname()[1])
+        write_address(address, f"http://{HOST}:{listening.getsockname()[1]}")
         config = uvicorn.Config(
             app, log_level="warning", timeout_graceful_shutdown=END_SECONDS, lifespan="off"
         )
         uvicorn.Server(config).run(sockets=[listening])
-
-
-def read_address(address: Path) -> str:
-    """Return where the server listens, as it said at its last start; it may have ended since.
-
-    Raises:
-        ModelError: it was never started here.
-    """
-    try:
-        return str(json.loads(address.read_text())["url"])
-    except (OSError, ValueError, KeyError):
-        message = (
-            f"{address} does not say where the model server listens: `backfill-assets up` starts "
-            "it when models are trained, and so does `backfill-assets serve-models`"
-        )
-        raise ModelError(message) from None
 
 
 async def _health(_request: Request) -> Response:
@@ -124,10 +107,3 @@ def _are_rows(rows: Any) -> bool:
     if not all(isinstance(row, list) and len(row) == len(rows[0]) for row in rows):
         return False
     return all(x is None or type(x) in {int, float} for row in rows for x in row)
-
-
-def _write_address(path: Path, port: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps({"url": f"http://{HOST}:{port}"}))
-    draft.replace(path)

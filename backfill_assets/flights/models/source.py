@@ -20,15 +20,17 @@ from backfill_assets.core.errors import (
     SourceNotReadyError,
 )
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
-from backfill_assets.flights.models.pipeline import Progress, ScoringPipeline, Subject
+from backfill_assets.flights.models.pipeline import Subject
 from backfill_assets.flights.models.scores import DIGITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import date
 
+    from backfill_assets.flights.models.pipeline import Progress
     from backfill_assets.flights.models.saving import Scores
     from backfill_assets.flights.models.scores import ModelCard
+    from backfill_assets.flights.models.scoring import Scoring
 
 CARRIER_CHARACTERS = 2  # at the beginning of a flight's name
 NOT_TRAINED = "no models are trained yet; materialize flight_models/trained_models"
@@ -36,17 +38,9 @@ NOT_TRAINED = "no models are trained yet; materialize flight_models/trained_mode
 
 @dataclass(frozen=True, slots=True)
 class ScoredFlights:
-    """Flights with their scores.
+    """Flights with their scores."""
 
-    Attributes:
-        card: Gives the card of the current models, or None where none are trained.
-        pipeline: Gives the pipeline; called for each read.
-        server_is_up: Whether the model server answers.
-    """
-
-    card: Callable[[], ModelCard | None]
-    pipeline: Callable[[], ScoringPipeline]
-    server_is_up: Callable[[], bool]
+    scoring: Scoring
 
     def read(
         self, category: str, value_types: Sequence[str], days: Sequence[date], units: Sequence[str]
@@ -66,12 +60,16 @@ class ScoredFlights:
             raise SourceNotReadyError(NOT_TRAINED)
         subjects = [Subject.of_day(day, unit, card.version) for day in days for unit in units]
         try:
-            progress = self.pipeline().run(subjects, card)
+            with self.scoring.pipeline() as pipeline:
+                progress = pipeline.run(subjects, card)
         except RemoteUnreachableError as error:
             raise SourceNotReadyError(str(error)) from error
         _check(progress)
         wide = pa.concat_tables(
-            [_EMPTY, *(_table(subject, progress.scores(subject.key)) for subject in subjects)]
+            [
+                _SCHEMA.empty_table(),
+                *(_table(subject, progress.scores(subject.key)) for subject in subjects),
+            ]
         )
         whole = wide if category == "flight" else _by_carrier(wide)
         return whole.select(["date", "unit", category, *value_types])
@@ -80,7 +78,7 @@ class ScoredFlights:
         """Return why nothing can be scored now, or None."""
         if self._current() is None:
             return NOT_TRAINED
-        if not self.server_is_up():
+        if not self.scoring.server_is_up():
             return (
                 "the model server does not answer; `backfill-assets up` starts it, and so does "
                 "`backfill-assets serve-models`"
@@ -94,12 +92,12 @@ class ScoredFlights:
 
     def _current(self) -> ModelCard | None:
         try:
-            return self.card()
+            return self.scoring.folder.current()
         except ModelError as error:
             raise SourceError(str(error)) from error
 
 
-_EMPTY: pa.Table = pa.schema(
+_SCHEMA = pa.schema(
     [
         ("date", pa.date32()),
         ("unit", pa.string()),
@@ -107,7 +105,7 @@ _EMPTY: pa.Table = pa.schema(
         ("risk", pa.float64()),
         ("anomaly", pa.float64()),
     ]
-).empty_table()
+)
 
 
 def _table(subject: Subject, scores: Scores) -> pa.Table:
@@ -119,7 +117,7 @@ def _table(subject: Subject, scores: Scores) -> pa.Table:
         list(scores.risks),
         list(scores.anomalies),
     ]
-    return pa.table(columns, schema=_EMPTY.schema)
+    return pa.table(columns, schema=_SCHEMA)
 
 
 def _by_carrier(flights: pa.Table) -> pa.Table:
