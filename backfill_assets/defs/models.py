@@ -190,7 +190,7 @@ def score_flight_job(scoring: Scoring) -> dg.JobDefinition:
         )
         context.add_output_metadata({"risk": scores.risks[0], "anomaly": scores.anomalies[0]})
 
-    example = {"request": "UUID", "date": "2013-07-04", "airport": "EWR", "flight": "UA1545"}
+    example = {"request": "UUID", "date": "2013-10-07", "airport": "EWR", "flight": "UA1545"}
 
     @dg.job(
         name="score_flight",

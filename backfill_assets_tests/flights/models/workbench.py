@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
-import uvicorn
 
 from backfill_assets.core.operations import Attempt, Claimed
 from backfill_assets.flights.models.address import write_address
@@ -24,8 +22,10 @@ from backfill_assets.flights.models.training import Recipe
 from backfill_assets.stores.http_calls import Caller
 from backfill_assets.stores.http_replies import StoredReplies
 from backfill_assets.stores.log.log import IdempotencyLog
+from backfill_assets_tests.stores.serving import served
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -171,31 +171,9 @@ class Workbench:
         """Serve in a thread of this process; the address is written where clients look."""
         replies = StoredReplies(lambda: self.url, SERVICE)
         app = make_app(replies, self.folder)
-        config = uvicorn.Config(app, port=0, log_level="warning", lifespan="off", ws="none")
-        server = uvicorn.Server(config)
-        started = threading.Event()
-        thread = threading.Thread(target=_serve, args=(server, started))
-        thread.start()
-        try:
-            assert started.wait(ANSWER_SECONDS)
-            host, port = server.servers[0].sockets[0].getsockname()
+        with closing(replies), served(app) as (host, port):
             write_address(self.home / "address.json", f"http://{host}:{port}")
             yield host, port
-        finally:
-            server.should_exit = True
-            thread.join()
-            replies.close()
-
-
-def _serve(server: uvicorn.Server, started: threading.Event) -> None:
-    original = server.startup
-
-    async def startup(sockets: object = None) -> None:
-        await original(sockets)  # type: ignore[arg-type]
-        started.set()
-
-    server.startup = startup  # type: ignore[method-assign]
-    server.run()
 
 
 class HeldLog(IdempotencyLog):
