@@ -55,7 +55,7 @@ load.load_flights(url)
 """
 
 
-def exit_code_of_loader(url: str, *, version: int = 1, dies_after: str) -> int:
+def exit_code_of_loader(url: str, *, version: int = 2, dies_after: str) -> int:
     arguments = [sys.executable, "-c", DYING_LOADER, url, str(version), dies_after]
     return subprocess.run(arguments, timeout=60, check=False).returncode
 
@@ -151,12 +151,12 @@ def test_a_loader_that_is_killed_leaves_nothing(database: str):
 
 def test_a_loader_that_is_killed_while_it_replaces_leaves_the_version_before(own_flights_url: str):
     for point in ("DROP TABLE", "INSERT"):
-        killed = exit_code_of_loader(own_flights_url, version=2, dies_after=point)
+        killed = exit_code_of_loader(own_flights_url, version=3, dies_after=point)
         assert killed == -signal.SIGKILL
-        assert ask(own_flights_url, "SELECT version FROM flights.loaded") == (1,)
+        assert ask(own_flights_url, "SELECT version FROM flights.loaded") == (2,)
         assert load_flights(own_flights_url) is False
-    assert exit_code_of_loader(own_flights_url, version=2, dies_after="nowhere") == 0
-    assert ask(own_flights_url, "SELECT version FROM flights.loaded") == (2,)
+    assert exit_code_of_loader(own_flights_url, version=3, dies_after="nowhere") == 0
+    assert ask(own_flights_url, "SELECT version FROM flights.loaded") == (3,)
     assert ask(own_flights_url, COUNT_ALL) == COUNTS
 
 

@@ -225,9 +225,11 @@ def test_the_caller_tells_definite_failures_from_unknown_ones(hotel: Hotel) -> N
 def test_a_reply_that_takes_too_long_is_unknown_and_the_same_key_finds_out(hotel: Hotel) -> None:
     go_on = threading.Event()
     hotel.before_reply = lambda: go_on.wait(SECONDS) and None
-    with Caller("the hotel", lambda: hotel.address, answer_seconds=0.1) as hasty:
-        with pytest.raises(RemoteError, match="it may have been done"):
-            hasty.post("/rooms", "one", ROOM)
+    with (
+        Caller("the hotel", lambda: hotel.address, answer_seconds=0.1) as hasty,
+        pytest.raises(RemoteError, match="it may have been done"),
+    ):
+        hasty.post("/rooms", "one", ROOM)
     with Caller("the hotel", lambda: hotel.address, answer_seconds=SECONDS) as patient:
         with pytest.raises(RemoteError, match="409"):  # at work: not a refusal
             patient.post("/rooms", "one", ROOM)
