@@ -1,4 +1,4 @@
-"""The models: the same data gives the same scores, a row's score is its own, and they are of use."""
+"""The models: the same data, the same scores; a row's score is its own; they are of use."""
 
 from __future__ import annotations
 
@@ -65,8 +65,16 @@ def test_a_score_depends_on_its_row_alone(flights_url: str, january: DelayModels
     assert january.risks([]) == january.anomalies([]) == []
 
 
-def test_the_models_of_half_a_year_order_flights_that_they_have_not_seen(flights_url: str) -> None:
-    models = train(flights_url)
+@pytest.fixture(scope="module")
+def half_year(flights_url: str) -> DelayModels:
+    """The models as the project trains them."""
+    return train(flights_url)
+
+
+def test_the_models_of_half_a_year_order_flights_that_they_have_not_seen(
+    flights_url: str, half_year: DelayModels
+) -> None:
+    models = half_year
     curve = area_under_curve(flights_url, models, date(2013, 7, 1), date(2013, 12, 31))
     assert list(curve) == [
         "all", "2013-07", "2013-08", "2013-09", "2013-10", "2013-11", "2013-12",
@@ -78,16 +86,16 @@ def test_the_models_of_half_a_year_order_flights_that_they_have_not_seen(flights
 
 
 def test_a_flight_in_a_storm_is_riskier_and_stranger_than_the_same_one_in_good_weather(
-    flights_url: str, january: DelayModels
+    flights_url: str, half_year: DelayModels
 ) -> None:
-    names = january.card.features
-    fair = rows_of(flights_url, january)[100]
+    names = half_year.card.features
+    fair = rows_of(flights_url, half_year)[100]
     storm = list(fair)
     changes = {"wind_speed": 40.0, "wind_gust": 55.0, "precipitation": 1.0, "visibility": 0.1}
     for name, value in changes.items():
         storm[names.index(name)] = value
-    assert january.risks([storm])[0] > january.risks([fair])[0]
-    assert january.anomalies([storm])[0] > january.anomalies([fair])[0]
+    assert half_year.risks([storm])[0] > half_year.risks([fair])[0]
+    assert half_year.anomalies([storm])[0] > half_year.anomalies([fair])[0]
 
 
 def test_too_few_flights_are_refused(flights_url: str) -> None:
