@@ -10,9 +10,11 @@ from backfill_assets.defs.assets import IO_MANAGER, partition_assets
 from backfill_assets.defs.checks import partition_checks
 from backfill_assets.defs.coverage import coverage_asset
 from backfill_assets.defs.jobs import partition_jobs
+from backfill_assets.defs.models import PIPELINE, model_definitions
 from backfill_assets.defs.operations import operation_jobs
 from backfill_assets.defs.reports import reports
 from backfill_assets.defs.sensors import missing_partitions_sensor
+from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
 from backfill_assets.resources.partition_io_manager import partition_io_manager
 
 if TYPE_CHECKING:
@@ -21,16 +23,29 @@ if TYPE_CHECKING:
 
 def build_definitions(project: Project) -> dg.Definitions:
     """Return the definitions of a project; nothing is opened, started or connected to."""
-    jobs = {catalogue.name: partition_jobs(catalogue) for catalogue in project.catalogues}
+    models = model_definitions(project)
+    looked_at = {FLIGHT_MODELS.name: [PIPELINE]} if models.assets else {}
+    jobs = {c.name: partition_jobs(c, looked_at.get(c.name, [])) for c in project.catalogues}
     return dg.Definitions(
         assets=[
             *partition_assets(project),
             *(coverage_asset(project, catalogue) for catalogue in project.catalogues),
             *reports(project),
+            *models.assets,
         ],
-        asset_checks=[partition_checks(project, catalogue) for catalogue in project.catalogues],
-        jobs=[*(job for each in jobs.values() for job in each), *operation_jobs(project)],
-        sensors=[missing_partitions_sensor(project, c, jobs[c.name]) for c in project.catalogues],
+        asset_checks=[
+            *(partition_checks(project, catalogue) for catalogue in project.catalogues),
+            *models.checks,
+        ],
+        jobs=[
+            *(job for each in jobs.values() for job in each),
+            *operation_jobs(project),
+            *models.jobs,
+        ],
+        sensors=[
+            *(missing_partitions_sensor(project, c, jobs[c.name]) for c in project.catalogues),
+            *models.sensors,
+        ],
         resources={IO_MANAGER: partition_io_manager(project)},
         # A process for each step would cost seconds; a run has a few steps of many partitions.
         executor=dg.in_process_executor,
