@@ -48,8 +48,9 @@ KEY_PREFIX = f"{CATALOGUE}/"
 REQUEST_PREFIX = "flight_request/"
 # Calls between two writes of what they gave: half a second of work that a crash has repeated.
 CALLS_PER_BATCH = 30
-# Twelve attempts over about an hour: a server that is being mended is waited for.
-POLICY = Policy(max_attempts=12, first_wait=timedelta(seconds=2), longest_wait=timedelta(hours=1))
+# No budget: the steps may be repeated at no cost, and whatever was broken is noticed when it is
+# mended, within the hour.
+POLICY = Policy(max_attempts=None, first_wait=timedelta(seconds=2), longest_wait=timedelta(hours=1))
 
 PREPROCESS = Operation(name="preprocess", kind=Kind.TRANSACTIONAL, policy=POLICY)
 SCORE_RISK = Operation(name="score_risk", kind=Kind.REMOTE, policy=POLICY, is_deduplicated=True)
