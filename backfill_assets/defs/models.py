@@ -5,7 +5,7 @@ The scores themselves are partitions like any others; see ``assets``.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
@@ -18,7 +18,8 @@ from backfill_assets.flights.catalogue import FLIGHTS
 from backfill_assets.flights.models.catalogue import FIRST_DAY, FLIGHT_MODELS, LAST_DAY
 from backfill_assets.flights.models.scoring import Scoring
 from backfill_assets.flights.models.source import ScoredFlights
-from backfill_assets.resources.abandoned_runs import every_unfinished_run
+from backfill_assets.resources.abandoned_runs import every_unfinished_run, fail_abandoned_runs
+from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.project import Project
 
 TRAINED = dg.AssetKey([FLIGHT_MODELS.name, "trained_models"])
@@ -238,13 +239,20 @@ def _why_not_trained_now(
         return open_days
     if FLIGHTS in project.catalogues and (left := len(project.plan(FLIGHTS).missing)):
         return f"{left} partitions of {FLIGHTS.name} are missing, and go first."
-    if any(r.dagster_run.job_name == TRAINING_JOB for r in every_unfinished_run(instance)):
+    if _is_training(project, instance):
         return "The models are being trained."
-    since = datetime.now(UTC) - PAUSE
+    since = RealClock().now() - PAUSE
     lately = dg.RunsFilter(job_name=TRAINING_JOB, updated_after=since)
     if instance.get_runs_count(lately):
         return f"A training ended without models; the next one follows {PAUSE} after it."
     return None
+
+
+def _is_training(project: Project, instance: dg.DagsterInstance) -> bool:
+    """Return whether a training is at work; one that was killed is reported as failed."""
+    found = [r for r in every_unfinished_run(instance) if r.dagster_run.job_name == TRAINING_JOB]
+    failed = fail_abandoned_runs(instance, project, found, now=RealClock().now())
+    return len(found) > len(failed)
 
 
 def _why_too_early(project: Project) -> str | None:

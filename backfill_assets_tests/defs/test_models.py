@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -208,6 +208,20 @@ def test_a_training_that_failed_is_not_repeated_at_once(
     assert training_sensor(dagster) == (
         "A training ended without models; the next one follows 0:10:00 after it."
     )
+
+
+def test_a_training_that_was_killed_is_reported_as_failed(dagster: Dagster) -> None:
+    run = dagster.unfinished(
+        dg.DagsterRunStatus.STARTED,
+        [],
+        {},
+        job="train_flight_models",
+        started=timedelta(minutes=5),
+    )
+    assert "A training ended without models" in (training_sensor(dagster) or "")
+    told = dagster.instance.get_run_by_id(run.run_id)
+    assert told is not None
+    assert told.status is dg.DagsterRunStatus.FAILURE
 
 
 def test_late_results_and_lost_rows_are_seen_and_named(bench: Workbench, trained: Dagster) -> None:
