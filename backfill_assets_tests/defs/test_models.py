@@ -12,12 +12,13 @@ import pytest
 
 from backfill_assets.core.errors import RemoteUnreachableError, StaleAttemptError
 from backfill_assets.core.operations import Claimed
-from backfill_assets.defs.models import PIPELINE, TRAINED
+from backfill_assets.defs.model_pipeline import PIPELINE
+from backfill_assets.defs.models import TRAINED
 from backfill_assets.flights.load import load_flights
 from backfill_assets.flights.models.artifacts import ModelFolder
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
-from backfill_assets.flights.models.pipeline import SAVE
 from backfill_assets.flights.models.source import ScoredFlights
+from backfill_assets.flights.models.steps import SAVE
 from backfill_assets.flights.models.training import train
 from backfill_assets.resources.clock import FixedClock, RealClock
 from backfill_assets.resources.project import DataSet, Project

@@ -30,7 +30,7 @@ from backfill_assets_tests.flights.models.workbench import (
 from backfill_assets_tests.stores.children import Child
 
 if TYPE_CHECKING:
-    from backfill_assets.flights.models.pipeline import Progress, Subject
+    from backfill_assets.flights.models.steps import Progress, Subject
     from backfill_assets.stores.log.log import IdempotencyLog
 
 SEEDS = 120
