@@ -8,6 +8,7 @@ from backfill_assets.core.errors import BackfillAssetsError
 from backfill_assets.core.partitions import parse_day
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
 from backfill_assets.flights.models.scoring import Scoring
+from backfill_assets.flights.models.steps import REQUEST_PREFIX
 
 
 def score_flight_job(scoring: Scoring) -> dg.JobDefinition:
@@ -33,7 +34,13 @@ def score_flight_job(scoring: Scoring) -> dg.JobDefinition:
             f"Flight {scores.flights[0]}: risk {scores.risks[0]:.3f}, anomaly "
             f"{scores.anomalies[0]:.3f}, by models {scores.model}"
         )
-        context.add_output_metadata({"risk": scores.risks[0], "anomaly": scores.anomalies[0]})
+        context.add_output_metadata(
+            {
+                "risk": scores.risks[0],
+                "anomaly": scores.anomalies[0],
+                "trail": f"backfill-assets trail {REQUEST_PREFIX}{form['request']}",
+            }
+        )
 
     example = {"request": "UUID", "date": "2013-10-07", "airport": "EWR", "flight": "UA1545"}
 

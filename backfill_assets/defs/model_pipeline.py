@@ -53,7 +53,8 @@ def pipeline_checks(project: Project, scoring: Scoring) -> dg.AssetChecksDefinit
                 "no_late_results",
                 asset=PIPELINE,
                 description=(
-                    "No attempt came back after another one had taken over. Those that did were "
+                    "No attempt came back in the last seven days after another one had taken over. "
+                    "Those that did were "
                     "fenced and changed nothing; a warning says who is slow or was stopped."
                 ),
             ),

@@ -245,6 +245,8 @@ def test_late_results_and_lost_rows_are_seen_and_named(bench: Workbench, trained
         "than what stands"
     )
     assert "| save | 1 | slow |" in str(late.metadata["late arrivals"].value)
+    bench.clock.pass_by(timedelta(days=8))
+    assert look(trained)["no_late_results"].passed  # it stands in the trail, and warns no more
     assert not lost.passed
     assert lost.metadata["without a row"].value == ["2013-07-01|JFK"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from backfill_assets.core.errors import ModelError, RemoteUnreachableError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from backfill_assets.flights.models.saving import Scores
     from backfill_assets.stores.log.ledger import LateAttempt
 
+LATELY = timedelta(days=7)  # what came back before that stands in the trail, and warns no more
 ANSWER_SECONDS = 30.0  # for a day of an airport, which takes a fiftieth of a second
 
 
@@ -102,13 +104,15 @@ class Scoring:
         return progress.scores(subject.key)
 
     def late_attempts(self) -> list[LateAttempt]:
-        """Return attempts of the pipeline that came back late and changed nothing."""
+        """Return attempts of the pipeline that came back late lately, and changed nothing."""
         names = [operation.name for operation in OPERATIONS]
+        since = self.clock() - LATELY
         with closing(self.log()) as log:
             return [
                 late
                 for prefix in (KEY_PREFIX, REQUEST_PREFIX)
                 for late in log.late_attempts(names, prefix)
+                if late.ended_at >= since
             ]
 
     def saved(self, model: str) -> set[tuple[date, str]]:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+
+from backfill_assets.flights.models.address import read_address
+from backfill_assets.flights.models.server import SERVICE, make_app, serve
+from backfill_assets.stores.http_calls import is_answering
+from backfill_assets.stores.http_replies import StoredReplies
+from backfill_assets.stores.postgres.ports import free_port
+from backfill_assets_tests.recovery.waiting import wait_for
+from backfill_assets_tests.stores.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,3 +85,16 @@ def test_a_malformed_request_is_a_400_that_says_what_was_expected(
 def test_no_rows_have_no_scores(workbench: Workbench, url: str) -> None:
     answer = post(url, "/v1/anomaly", {"model": workbench.card.version, "rows": []})
     assert (answer.status_code, answer.json()["scores"]) == (200, [])
+
+
+def test_it_listens_where_it_is_told_says_so_and_ends_when_it_is_asked(
+    workbench: Workbench,
+) -> None:
+    port, address = free_port(), workbench.home / "address.json"
+    app = make_app(StoredReplies(lambda: workbench.url, SERVICE), workbench.folder)
+    child = Child(lambda: serve(app, port, address))
+    url = f"http://127.0.0.1:{port}"
+    wait_for("the server", lambda: is_answering(f"{url}/health"), seconds=SECONDS)
+    assert read_address(address) == url
+    os.kill(child.pid, signal.SIGTERM)
+    assert child.exit_code() in {0, -signal.SIGTERM}
