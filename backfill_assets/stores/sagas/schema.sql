@@ -1,0 +1,74 @@
+-- name: saga
+-- A saga, stored before anything happens. How far its steps are is not here: see idempotency_log.
+CREATE TABLE IF NOT EXISTS saga (
+    saga_id          text PRIMARY KEY,   -- name/key; the idempotency key of all its operations
+    name             text NOT NULL,
+    key              text NOT NULL,
+    plan             jsonb NOT NULL,     -- definition, arguments, and what people decided
+    fingerprint      text NOT NULL,      -- of the arguments it was started with
+    status           text NOT NULL CHECK (status IN
+        ('RUNNING', 'COMPENSATING', 'AWAITING_DECISION', 'COMPLETED', 'COMPENSATED')),
+    version          bigint NOT NULL,    -- raised by every change: who writes with an old one is late
+    is_turned_back   boolean NOT NULL,   -- from there on no step can be done any more
+    owner            text,
+    due_at           timestamptz,        -- end of the lease, or the timer: when anyone may take it up
+    question         jsonb,
+    lock_wait_since  timestamptz,
+    faults           integer NOT NULL,   -- times in a row that driving it broke off
+    fault            text,
+    created_at       timestamptz NOT NULL,
+    updated_at       timestamptz NOT NULL,
+    -- Nothing sleeps for ever: a saga that moves has an instant, and one that waits has a question.
+    CHECK ((status IN ('RUNNING', 'COMPENSATING')) = (due_at IS NOT NULL)),
+    CHECK ((status = 'AWAITING_DECISION') = (question IS NOT NULL))
+);
+
+-- name: saga_due
+-- Serves the supervisor, and those who ask what is open.
+CREATE INDEX IF NOT EXISTS saga_due ON saga (due_at) WHERE due_at IS NOT NULL;
+
+-- name: saga_journal
+-- Who changed the state of a saga, when and why; written in the transaction of the change.
+CREATE TABLE IF NOT EXISTS saga_journal (
+    saga_id  text NOT NULL REFERENCES saga,
+    version  bigint NOT NULL,            -- that the change led to
+    event    text NOT NULL,
+    who      text NOT NULL,
+    why      text NOT NULL,
+    detail   jsonb NOT NULL,
+    at       timestamptz NOT NULL,
+    PRIMARY KEY (saga_id, version)
+);
+
+-- name: saga_lock
+-- A resource that a saga works on. A row whose time is over holds nothing.
+CREATE TABLE IF NOT EXISTS saga_lock (
+    resource     text PRIMARY KEY,
+    saga_id      text NOT NULL REFERENCES saga,
+    acquired_at  timestamptz NOT NULL,
+    expires_at   timestamptz NOT NULL
+);
+
+-- name: saga_lock_holder
+-- Serves letting go of all that a saga holds.
+CREATE INDEX IF NOT EXISTS saga_lock_holder ON saga_lock (saga_id);
+
+-- name: alert_target
+-- Who is delivering to a target, and since when it refuses.
+CREATE TABLE IF NOT EXISTS alert_target (
+    target       text PRIMARY KEY,
+    owner        text,
+    lease_until  timestamptz,
+    failures     integer NOT NULL,       -- in a row
+    error        text,
+    retry_at     timestamptz
+);
+
+-- name: alert_delivery
+-- Which alert has reached which target; none: it is still to be delivered.
+CREATE TABLE IF NOT EXISTS alert_delivery (
+    dedup_key     text NOT NULL,
+    target        text NOT NULL,
+    delivered_at  timestamptz NOT NULL,
+    PRIMARY KEY (dedup_key, target)
+);
