@@ -7,7 +7,6 @@ derived from the idempotency log, and stored nowhere else.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from backfill_assets.core.errors import SagaArgumentsError
@@ -75,10 +74,6 @@ class Allowance:
     forgiven: int
 
 
-_NONE: Mapping[str, Allowance] = MappingProxyType({})
-_NOTHING: Mapping[str, Json] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaPlan:
     """A definition with the arguments of each step.
@@ -93,8 +88,8 @@ class SagaPlan:
     definition: SagaDefinition
     entries: tuple[Entry, ...]
     superseded: tuple[Entry, ...] = ()
-    allowances: Mapping[str, Allowance] = field(default=_NONE)
-    accepted: Mapping[str, Json] = field(default=_NOTHING)
+    allowances: Mapping[str, Allowance] = field(default_factory=dict)
+    accepted: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def every_entry(self) -> tuple[Entry, ...]:
@@ -108,11 +103,11 @@ class SagaPlan:
 
     def entry(self, step: str) -> Entry:
         """Return the current entry of a step."""
-        return next(entry for entry in self.entries if entry.step.name == step)
+        return {entry.step.name: entry for entry in self.entries}[step]
 
     def entry_titled(self, title: str) -> Entry:
         """Return the entry of that title, which may have been replaced since."""
-        return next(entry for entry in self.every_entry if entry.title == title)
+        return {entry.title: entry for entry in self.every_entry}[title]
 
     def are_related(self, one: Entry, other: Entry) -> bool:
         """Return whether one of two steps depends on the other."""

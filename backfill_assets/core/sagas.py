@@ -141,7 +141,7 @@ class SagaDefinition:
 
     def step(self, name: str) -> Step:
         """Return the step of that name."""
-        return next(step for step in self.steps if step.name == name)
+        return {step.name: step for step in self.steps}[name]
 
     def on_failure_of(self, step: Step) -> OnFailure:
         """Return what happens when a step fails for good."""

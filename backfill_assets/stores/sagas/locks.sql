@@ -13,11 +13,6 @@ SELECT resource, %(saga_id)s, %(now)s, %(expires_at)s
  WHERE held.saga_id = excluded.saga_id OR held.expires_at <= %(now)s
 RETURNING resource;
 
--- name: held_until
--- When the first of these resources ends for a saga, and how many of them it holds now.
-SELECT min(expires_at), count(*) FROM saga_lock
- WHERE saga_id = %(saga_id)s AND resource = ANY (%(resources)s) AND expires_at > %(now)s;
-
 -- name: keep_until_commit
 -- Hold a saga's locks on these against takeover until this transaction ends. Rows: those it holds.
 SELECT resource FROM saga_lock

@@ -41,11 +41,12 @@ UPDATE saga
 RETURNING *;
 
 -- name: note_fault
--- Count one more time that driving a saga broke off, and put it off. No row: it has moved on.
+-- Count one more time that its owner broke off driving a saga, and put it off. No row: it is
+-- somebody else's by now.
 UPDATE saga
    SET faults = faults + 1, fault = %(fault)s, owner = NULL, due_at = %(due_at)s,
        version = version + 1, updated_at = %(now)s
- WHERE saga_id = %(saga_id)s AND version = %(version)s AND due_at IS NOT NULL
+ WHERE saga_id = %(saga_id)s AND owner = %(owner)s AND due_at IS NOT NULL
 RETURNING *;
 
 -- name: write_journal

@@ -1,3 +1,7 @@
+-- name: lock
+-- One process at a time makes the tables, until its transaction ends.
+SELECT pg_advisory_xact_lock(hashtextextended('backfill_assets.sagas.schema', 0));
+
 -- name: saga
 -- A saga, stored before anything happens. How far its steps are is not here: see idempotency_log.
 CREATE TABLE IF NOT EXISTS saga (
