@@ -5,6 +5,7 @@ sensor has another one take it up when its lease is over.
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from backfill_assets.stores.sagas.rows import Saga
 SAGAS_ASSET = dg.AssetKey(["sagas"])
 CHECK_NAME = "no_stuck_saga"
 DELIVERY_SECONDS = 30  # a person reads an alert within minutes
+LISTED, CASES = 50, 20  # sagas that a page shows; more would hide the one that matters
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ def _supervisor(desk: SagaDesk, tick_seconds: int, jobs: list[Any]) -> dg.Sensor
         ),
     )
     def saga_supervising_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        tick = supervise(desk, context.cursor)
+        with closing(desk):
+            tick = supervise(desk, context.cursor)
         context.log.info(tick.summary)
         skipped = None if tick.requests else tick.summary
         return dg.SensorResult(run_requests=tick.requests, cursor=tick.cursor, skip_reason=skipped)
@@ -156,7 +159,8 @@ def _deliverer(desk: SagaDesk) -> dg.SensorDefinition:
         description="Delivers alerts from the outbox, at least once and in order.",
     )
     def alert_delivering_sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        delivered = desk.delivery.deliver()
+        with closing(desk):
+            delivered = desk.delivery.deliver()
         for one in delivered:
             context.log.info(f"{one.dedup_key} reached {one.target}")
         return dg.SkipReason(f"{len(delivered)} alerts delivered")
@@ -169,20 +173,23 @@ def _overview(desk: SagaDesk) -> dg.AssetsDefinition:
         key=SAGAS_ASSET,
         group_name="sagas",
         description=(
-            "Sagas that are not at their end, and the case files of those that wait for a person. "
-            "Materialize it to look anew."
+            "The newest sagas, and the case files of those that wait for a person. Materialize it "
+            "to look anew; the case file of any other is with the run that drove it last."
         ),
         kinds={"table"},
     )
     def sagas() -> dg.MaterializeResult[None]:
-        found = desk.open_sagas()
-        waiting = [saga for saga in found if saga.question is not None]
+        with closing(desk):
+            found = desk.open_sagas()
+            waiting = [saga for saga in found if saga.question is not None]
+            newest = desk.sagas.find()[:LISTED]
+            cases = {f"case {s.saga_id}": _case(desk, s) for s in waiting[:CASES]}
         return dg.MaterializeResult(
             metadata={
                 "open": len(found),
                 "waiting for a decision": len(waiting),
-                "sagas": dg.MetadataValue.md(_listed(found)),
-                **{f"case {s.saga_id}": dg.MetadataValue.md(_case(desk, s)) for s in waiting[:20]},
+                "newest": dg.MetadataValue.md(_listed(newest)),
+                **{name: dg.MetadataValue.md(text) for name, text in cases.items()},
             }
         )
 
@@ -196,13 +203,14 @@ def _check(desk: SagaDesk) -> dg.AssetChecksDefinition:
         description="No saga waits for a person, breaks off, or is left lying.",
     )
     def no_stuck_saga() -> dg.AssetCheckResult:
-        stuck = {kind: names for kind, names in desk.stuck_sagas().items() if names}
+        with closing(desk):
+            stuck = {kind: names for kind, names in desk.stuck_sagas().items() if names}
         told = "; ".join(f"{len(names)} {kind}" for kind, names in stuck.items())
         return dg.AssetCheckResult(
             passed=not stuck,
             description=told or "none is stuck",
             metadata={
-                kind: dg.MetadataValue.md("\n".join(f"* {name}" for name in names[:20]))
+                kind: dg.MetadataValue.md("\n".join(f"* {name}" for name in names[:CASES]))
                 for kind, names in stuck.items()
             },
         )

@@ -88,6 +88,11 @@ class SagaDesk:
         _require(who=who, why=why)
         return self.sagas.cancel(saga_id, who=who, why=why)
 
+    def close(self) -> None:
+        """Close this thread's connections: a server with many threads would keep one for each."""
+        self.sagas.close()
+        self.delivery.close()
+
     def open_sagas(self) -> list[Saga]:
         """Return the sagas that are not at their end, the newest first."""
         return self.sagas.find(statuses=OPEN)
