@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from backfill_assets.resources.saga_desk import PATIENCE
+from backfill_assets.stores.sagas.driver import UNREADABLE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from backfill_assets.stores.sagas.rows import Saga
 
 SAGA_TAG = "backfill_assets/saga"
+MAX_RUNTIME_TAG = "dagster/max_runtime"  # Dagster's own, in seconds; its run monitoring ends it
 RUN_SAGA_JOB = "run_saga"
 LOOK_AT_SAGAS_JOB = "look_at_sagas"
 DRIVE_OP = "drive"
@@ -62,8 +66,18 @@ def _drive_request(saga: Saga, now: datetime) -> dg.RunRequest:
         run_key=f"{saga.saga_id}:{saga.version}:{turn}",
         job_name=RUN_SAGA_JOB,
         run_config={"ops": {DRIVE_OP: {"config": {"saga": saga.saga_id}}}},
-        tags={SAGA_TAG: saga.saga_id},
+        # A run whose step hangs has been replaced by then, and would keep its place for hours.
+        tags={SAGA_TAG: saga.saga_id, MAX_RUNTIME_TAG: str(_longest_seconds(saga))},
     )
+
+
+def _longest_seconds(saga: Saga) -> int:
+    """Return how long a run may drive a saga: each step tried and undone to its last second."""
+    try:
+        timeouts = [entry.step.timeout for entry in saga.plan.every_entry]
+    except UNREADABLE:
+        timeouts = []
+    return int((2 * sum(timeouts, timedelta(0)) + PATIENCE + ASK_AGAIN_AFTER).total_seconds())
 
 
 def _digest(waiting: Sequence[Saga]) -> str:
