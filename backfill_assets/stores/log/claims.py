@@ -177,6 +177,10 @@ class Claims:
             ended.set()
             thread.join()
 
+    def settle(self, attempt: Attempt) -> None:
+        """Let it be known that nothing of earlier attempts happened, or will."""
+        self._ledger.settle(attempt)
+
     def _claim_open(self, operation: Operation, prints: Mapping[str, str]) -> dict[str, Claim]:
         claimed = self._ledger.claim(operation, prints)
         answers: dict[str, Claim] = {key: Claimed(attempt) for key, attempt in claimed.items()}
