@@ -10,7 +10,8 @@ from backfill_assets.defs.assets import IO_MANAGER, partition_assets
 from backfill_assets.defs.checks import log_check, partition_checks
 from backfill_assets.defs.coverage import coverage_asset
 from backfill_assets.defs.jobs import partition_jobs
-from backfill_assets.defs.models import PIPELINE, model_definitions
+from backfill_assets.defs.model_pipeline import PIPELINE
+from backfill_assets.defs.models import model_definitions
 from backfill_assets.defs.operations import operation_jobs
 from backfill_assets.defs.parts import Part
 from backfill_assets.defs.reports import reports

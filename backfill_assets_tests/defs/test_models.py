@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -12,12 +12,13 @@ import pytest
 
 from backfill_assets.core.errors import RemoteUnreachableError, StaleAttemptError
 from backfill_assets.core.operations import Claimed
-from backfill_assets.defs.models import PIPELINE, TRAINED
+from backfill_assets.defs.model_pipeline import PIPELINE
+from backfill_assets.defs.models import TRAINED
 from backfill_assets.flights.load import load_flights
 from backfill_assets.flights.models.artifacts import ModelFolder
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
-from backfill_assets.flights.models.pipeline import SAVE
 from backfill_assets.flights.models.source import ScoredFlights
+from backfill_assets.flights.models.steps import SAVE
 from backfill_assets.flights.models.training import train
 from backfill_assets.resources.clock import FixedClock, RealClock
 from backfill_assets.resources.project import DataSet, Project
@@ -208,6 +209,20 @@ def test_a_training_that_failed_is_not_repeated_at_once(
     assert training_sensor(dagster) == (
         "A training ended without models; the next one follows 0:10:00 after it."
     )
+
+
+def test_a_training_that_was_killed_is_reported_as_failed(dagster: Dagster) -> None:
+    run = dagster.unfinished(
+        dg.DagsterRunStatus.STARTED,
+        [],
+        {},
+        job="train_flight_models",
+        started=timedelta(minutes=5),
+    )
+    assert "A training ended without models" in (training_sensor(dagster) or "")
+    told = dagster.instance.get_run_by_id(run.run_id)
+    assert told is not None
+    assert told.status is dg.DagsterRunStatus.FAILURE
 
 
 def test_late_results_and_lost_rows_are_seen_and_named(bench: Workbench, trained: Dagster) -> None:

@@ -14,10 +14,11 @@ import psycopg
 from backfill_assets.core.operations import Attempt, Claimed
 from backfill_assets.flights.models.address import write_address
 from backfill_assets.flights.models.features import known_facts
-from backfill_assets.flights.models.pipeline import ScoringPipeline, Subject
+from backfill_assets.flights.models.pipeline import ScoringPipeline
 from backfill_assets.flights.models.saving import make_tables
 from backfill_assets.flights.models.scoring import Scoring
 from backfill_assets.flights.models.server import SERVICE, make_app
+from backfill_assets.flights.models.steps import Subject
 from backfill_assets.flights.models.training import Recipe
 from backfill_assets.stores.http_calls import Caller
 from backfill_assets.stores.http_replies import StoredReplies
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 
     from backfill_assets.core.operations import Claim, Json, Operation
     from backfill_assets.flights.models.artifacts import ModelFolder
-    from backfill_assets.flights.models.pipeline import ModelServer, Progress
+    from backfill_assets.flights.models.pipeline import ModelServer
     from backfill_assets.flights.models.scores import ModelCard
+    from backfill_assets.flights.models.steps import Progress
     from backfill_assets.stores.log.transactions import Transaction
 
 JANUARY = Recipe(last_day=date(2013, 1, 31), trees=5, isolation_trees=5)  # made in a second
