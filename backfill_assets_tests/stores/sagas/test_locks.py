@@ -151,7 +151,8 @@ def test_a_lock_cannot_be_taken_over_between_the_last_look_and_the_commit(
         )
         rival.start()
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        while rival.is_alive() and not connection.execute(waiting).fetchall():
+        # Asked outside of this transaction, which sees the activity of its first look only.
+        while rival.is_alive() and not world.execute(waiting):
             pass
         assert taken == []
         connection.commit()
