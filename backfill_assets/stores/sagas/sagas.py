@@ -7,13 +7,18 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from backfill_assets.core.errors import SagaArgumentsError, SagaStateError, SagaVersionError
+from backfill_assets.core.errors import (
+    SagaArgumentsError,
+    SagaStateError,
+    SagaVersionError,
+    UnreadableSagaError,
+)
 from backfill_assets.core.saga_decisions import Question
 from backfill_assets.core.saga_plans import make_plan
 from backfill_assets.core.sagas import Choice, Direction, SagaStatus
 from backfill_assets.stores.log.results import fingerprint
 from backfill_assets.stores.sagas.deciding import Deciding, Decision
-from backfill_assets.stores.sagas.driver import LEASE, SYSTEM, UNREADABLE, Driver
+from backfill_assets.stores.sagas.driver import LEASE, SYSTEM, Driver
 from backfill_assets.stores.sagas.store import Record, SagaStore
 
 if TYPE_CHECKING:
@@ -265,6 +270,6 @@ def _operations(saga: Saga) -> list[str]:
     """Return the names of a saga's operations; none where its plan cannot be read."""
     try:
         entries = saga.plan.every_entry
-    except UNREADABLE:
+    except UnreadableSagaError:
         return []
     return [entry.operation(direction) for entry in entries for direction in Direction]
