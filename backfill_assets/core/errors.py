@@ -179,6 +179,10 @@ class UnknownSagaError(SagaError):
     """A saga, a step or a definition was named that is not there."""
 
 
+class UnreadableSagaError(SagaError):
+    """A stored saga is none that this program can read: another one wrote it, or changed it."""
+
+
 class SagaStateError(SagaError):
     """What was asked for is not possible in the state that the saga is in."""
 
