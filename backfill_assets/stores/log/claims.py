@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import psycopg
 
@@ -22,11 +22,11 @@ from backfill_assets.stores.log.alerts import write_alert
 from backfill_assets.stores.log.answers import answer_at_once, answer_to
 from backfill_assets.stores.log.ledger import Ledger
 from backfill_assets.stores.log.reasons import message_of
-from backfill_assets.stores.log.results import digest, fingerprint, result_text
+from backfill_assets.stores.log.results import canonical, digest, fingerprint, result_text
 from backfill_assets.stores.postgres.errors import PostgresError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from backfill_assets.core.operations import Attempt, Claim, Json, Operation
@@ -110,7 +110,8 @@ class Claims:
         if not results:
             return []
         operation = _operation_of(results)
-        rows = [(a, text, digest(text)) for a, text in _texts(results).items()]
+        texts = _texts(results)
+        rows = [(attempt, texts[attempt], digest(texts[attempt])) for attempt in _in_order(results)]
         owned = self._complete(operation, rows, connection)
         fenced = [attempt for attempt in results if _token(attempt) not in owned]
         if fenced and connection is None:
@@ -154,7 +155,7 @@ class Claims:
         owned |= self._ledger.failed(operation, left)
         fenced = [attempt for attempt in left if _token(attempt) not in owned]
         if fenced:
-            self._record_late(operation, dict.fromkeys(fenced), error)
+            self._record_late(operation, dict.fromkeys(fenced, _wanted(error)), error)
         return {attempt: at for attempt, at in retries.items() if attempt not in fenced}
 
     def note_late(self, results: Mapping[Attempt, Json]) -> None:
@@ -162,14 +163,15 @@ class Claims:
         if not results:
             return
         operation = _operation_of(results)
-        digests = {attempt: digest(text) for attempt, text in _texts(results).items()}
+        texts = _texts(results)
+        digests = {attempt: digest(texts[attempt]) for attempt in _in_order(results)}
         self._record_late(operation, digests, None)
 
     def renew(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Lengthen the leases of attempts at one operation; return those that were fenced."""
         if not attempts:
             return []
-        owned = self._ledger.renew(_operation_of(attempts), attempts)
+        owned = self._ledger.renew(_operation_of(attempts), _in_order(attempts))
         return [attempt for attempt in attempts if _token(attempt) not in owned]
 
     @contextmanager
@@ -276,8 +278,20 @@ def stale(attempt: Attempt) -> StaleAttemptError:
     )
 
 
+def _wanted(error: BaseException) -> str | None:
+    """Return the digest of what an attempt would have stored that found out itself it was late."""
+    if not isinstance(error, StaleAttemptError) or error.wanted is None:
+        return None
+    return digest(canonical(cast("Json", error.wanted)))
+
+
 def _token(attempt: Attempt) -> Token:
     return (attempt.key, attempt.number)
+
+
+def _in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Return attempts in the order of their keys, in which every statement takes its rows."""
+    return sorted(attempts, key=lambda attempt: attempt.key)
 
 
 def _operation_of(attempts: Collection[Attempt]) -> Operation:
