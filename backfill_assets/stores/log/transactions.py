@@ -10,7 +10,7 @@ import psycopg
 from psycopg import errors
 
 from backfill_assets.core.errors import DuplicateEffectError, StaleAttemptError
-from backfill_assets.core.operations import Status
+from backfill_assets.core.operations import Outcome, Status
 from backfill_assets.stores.log.claims import Claims, stale
 
 if TYPE_CHECKING:
@@ -76,12 +76,12 @@ class Transactions(Claims):
 
     def _duplicate(self, attempt: Attempt, error: errors.UniqueViolation) -> DuplicateEffectError:
         detail = error.diag.message_detail or str(error)
-        states = self._ledger.states([attempt.key], [attempt.operation.name])
-        owner = "".join(
-            f"; attempt {s.attempt} by {s.worker} is {s.status} since {s.updated_at}"
-            for s in states
-            if s.attempt != attempt.number
-        )
+        done = [
+            f"; attempt {record.number} by {record.worker} completed at {record.ended_at}"
+            for record in self._ledger.attempts(attempt.key).get(attempt.operation.name, ())
+            if record.outcome is Outcome.SUCCEEDED
+        ]
+        owner = done[0] if done else "; no attempt of this operation wrote it"
         return DuplicateEffectError(
             f"{attempt}: {error.diag.table_name} refused it by {error.diag.constraint_name}: "
             f"{detail}{owner}"

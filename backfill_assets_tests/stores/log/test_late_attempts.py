@@ -11,7 +11,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 
 from backfill_assets.core.errors import (
@@ -39,6 +38,8 @@ from backfill_assets_tests.stores.postgres.processes_of_tests import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import psycopg
 
     from backfill_assets.core.operations import Attempt, Json, Operation
     from backfill_assets.stores.log.log import IdempotencyLog
