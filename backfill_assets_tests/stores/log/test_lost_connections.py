@@ -19,6 +19,7 @@ from backfill_assets.core.operations import Claimed, Found
 from backfill_assets.stores.log.ledger import SealedState
 from backfill_assets.stores.log.log import IdempotencyLog
 from backfill_assets.stores.postgres.errors import DatabaseRefusedError, DatabaseUnreachableError
+from backfill_assets_tests.stores.children import in_child
 from backfill_assets_tests.stores.log.cutting_proxy import (
     Cut,
     CuttingProxy,
@@ -176,24 +177,26 @@ def test_settling_and_reopening_happen_once_whichever_request_is_cut(
 def test_a_server_that_restarts_at_a_statement_changes_nothing(
     world: World, proxy: CuttingProxy, cut: Cut
 ) -> None:
-    def act(log: IdempotencyLog, key: str) -> None:
+    def act(key: str) -> None:
+        log = world.log(url=proxy.url, sleep=really(world))
         assert log.run_transaction(WRITE, key, 1, writes("a"), patience=PATIENT) == "a"
         assert log.seal(WRITE, key, reason="undone").result == "a"
 
-    log = world.log(url=proxy.url)
-    proxy.arm(None)
-    act(log, "undisturbed")
-    numbers = {name: number for number, name in enumerate(proxy.requests)}
-    log.close()
-    for name in ("claim", "complete", "COMMIT", "seal"):
-        log = world.log(url=proxy.url, sleep=really(world))
-        proxy.arm(fault := Fault(numbers[name], cut, crashes=True))
+    def restarts_at(name: str) -> None:
         before = world.rows(CHECKPOINTER)
-        act(log, name)
-        log.close()
+        proxy.arm(fault := Fault(numbers[name], cut, crashes=True))
+        # In a process of its own: libpq lets no other thread of ours work, and so not the proxy,
+        # while it asks a server how it is.
+        in_child(lambda: act(name))
         assert fault.met == name
         wait_until(lambda: has_restarted(world, before))
         assert [row[2] for row in world.effects() if row[0] == name] == ["a"]
+
+    proxy.arm(None)
+    in_child(lambda: act("undisturbed"))
+    numbers = {name: number for number, name in enumerate(proxy.requests)}
+    for name in ("claim", "complete", "COMMIT", "seal"):
+        restarts_at(name)
 
 
 def has_restarted(world: World, before: list[tuple[object, ...]]) -> bool:
