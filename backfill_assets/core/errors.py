@@ -6,12 +6,14 @@ once, at the edge where they occur.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
+    from backfill_assets.core.operations import Json
     from backfill_assets.core.store import Published
 
 
@@ -86,7 +88,13 @@ class ForeignFileError(PublishRefusedError):
 
 
 class StaleAttemptError(StoreError, OperationError):
-    """The attempt was revoked, or another one took over: what it had not done stays undone."""
+    """The attempt was revoked, or another one took over: what it had not done stays undone.
+
+    Attributes:
+        wanted: What it would have returned, JSON, where that is known; None where it is not.
+    """
+
+    wanted: object = None
 
 
 class MissingPartitionError(StoreError):
@@ -111,6 +119,9 @@ class BusyError(OperationError):
     def __init__(self, message: str, retry_after: timedelta) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[BusyError], tuple[str, timedelta]]:
+        return type(self), (str(self), self.retry_after)  # to another process, whole
 
 
 class SealedError(OperationError):
@@ -140,6 +151,9 @@ class OperationFailedError(OperationError):
         super().__init__(message)
         self.retry_at = retry_at
 
+    def __reduce__(self) -> tuple[type[OperationFailedError], tuple[str, datetime | None]]:
+        return type(self), (str(self), self.retry_at)  # to another process, whole
+
 
 class BudgetSpentError(OperationError):
     """Every attempt that the policy allows has started; a person looks, and reopens it."""
@@ -159,3 +173,52 @@ class DuplicateEffectError(OperationError):
 
 class LogSchemaError(OperationError):
     """The log's tables are of another version than this program's."""
+
+
+class SagaError(BackfillAssetsError):
+    """Base of what can be wrong with a saga, or with what is asked of one."""
+
+
+class SagaDefinitionError(SagaError):
+    """A saga cannot be defined like this; the message names the step and what to change."""
+
+
+class SagaArgumentsError(SagaError):
+    """A saga was started, or a step replaced, with arguments that its definition cannot use."""
+
+
+class UnknownSagaError(SagaError):
+    """A saga, a step or a definition was named that is not there."""
+
+
+class UnreadableSagaError(SagaError):
+    """A stored saga is none that this program can read: another one wrote it, or changed it."""
+
+
+class SagaStateError(SagaError):
+    """What was asked for is not possible in the state that the saga is in."""
+
+
+class SagaVersionError(SagaError):
+    """The saga has moved on since it was looked at: somebody else was first."""
+
+
+class TryAgainError(NotAppliedError):
+    """It certainly did not happen, and is worth another attempt: the other side is busy or down."""
+
+
+class StepRefusedError(NotAppliedError):
+    """How a definite failure of a step is recorded: it did not happen, and trying does not help."""
+
+
+class ConflictError(NotAppliedError):
+    """An undo met a change by somebody else, and left it alone.
+
+    Args:
+        message: What was found, and where.
+        evidence: Both versions, for the person who decides.
+    """
+
+    def __init__(self, message: str, evidence: Json) -> None:
+        super().__init__(f"{message}; evidence: {json.dumps(evidence, sort_keys=True)}")
+        self.evidence = evidence

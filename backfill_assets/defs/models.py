@@ -3,8 +3,6 @@
 The scores themselves are partitions like any others; see ``assets``.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +12,7 @@ from backfill_assets.core.closing import ONE_DAY
 from backfill_assets.defs.assets import IO_MANAGER
 from backfill_assets.defs.flight_requests import score_flight_job
 from backfill_assets.defs.model_pipeline import pipeline, pipeline_checks
+from backfill_assets.defs.parts import Part
 from backfill_assets.flights.catalogue import FLIGHTS
 from backfill_assets.flights.models.catalogue import FIRST_DAY, FLIGHT_MODELS, LAST_DAY
 from backfill_assets.flights.models.scoring import Scoring
@@ -28,21 +27,11 @@ TRAINING_PRIORITY = "-15"  # after the history of what is expected, before what 
 PAUSE = timedelta(minutes=10)  # after a training that failed or was cancelled
 
 
-@dataclass(frozen=True, slots=True)
-class ModelDefinitions:
-    """What Dagster is shown of the models, besides their partitions."""
-
-    assets: Sequence[dg.AssetsDefinition] = ()
-    checks: Sequence[dg.AssetChecksDefinition] = ()
-    jobs: Sequence[Any] = ()
-    sensors: Sequence[dg.SensorDefinition] = ()
-
-
-def model_definitions(project: Project) -> ModelDefinitions:
+def model_definitions(project: Project) -> Part:
     """Return the definitions; none for a project that has no models of flights."""
     sources = [d.source for d in project.data_sets if d.catalogue is FLIGHT_MODELS]
     if not sources or not isinstance(sources[0], ScoredFlights):
-        return ModelDefinitions()
+        return Part()
     scoring = sources[0].scoring
     training = dg.define_asset_job(
         TRAINING_JOB,
@@ -50,7 +39,7 @@ def model_definitions(project: Project) -> ModelDefinitions:
         description="Trains the models of delay from January to June 2013.",
         tags={"dagster/priority": TRAINING_PRIORITY},
     )
-    return ModelDefinitions(
+    return Part(
         assets=[trained_models(project, scoring), pipeline(scoring)],
         checks=[pipeline_checks(project, scoring)],
         jobs=[training, score_flight_job(scoring)],
