@@ -6,6 +6,7 @@ no: something is missing, or a file is not sound.
 
 from __future__ import annotations
 
+import getpass
 import json
 import sys
 from datetime import datetime
@@ -22,9 +23,11 @@ from backfill_assets.core.errors import (
     MissingPartitionError,
     SettingsError,
 )
+from backfill_assets.core.partitions import parse_day
 from backfill_assets.core.plan import State
+from backfill_assets.core.sagas import SagaStatus
 from backfill_assets.core.selection import FORM
-from backfill_assets.defs.bindings import project
+from backfill_assets.defs.bindings import project, releasing
 from backfill_assets.resources import operations, pruning, terminal
 from backfill_assets.resources.adoption import adopt as adopt_tree
 from backfill_assets.resources.coverage_report import facts
@@ -212,6 +215,45 @@ def verify(*, as_json: Json = False) -> None:
             _err.print(message, style="red", soft_wrap=True)
         _out.print(f"{checked} files checked, {len(unsound)} unsound")
     raise typer.Exit(NO if unsound else 0)
+
+
+@app.command()
+def retract(
+    catalogue: Annotated[str, typer.Argument(help="Of the day.")],
+    day: Annotated[str, typer.Argument(help="YYYY-MM-DD")],
+    reason: Annotated[str, typer.Option(help="Why; subscribers and holds repeat it.")],
+    who: Annotated[str | None, typer.Option(help="Who; you, by your login, unless said.")] = None,
+) -> None:
+    """Take a released day back: rows, manifest and files; subscribers are told."""
+    parsed = parse_day(day)
+    if parsed is None:
+        message = f"day {day!r}: expected YYYY-MM-DD"
+        raise SettingsError(message)
+    undone = releasing().retract(catalogue, parsed, who=who or getpass.getuser(), why=reason)
+    for saga in undone:
+        _out.print(f"{saga.saga_id} is {saga.status}")
+        if saga.question is not None:
+            _out.print(saga.question.reason, soft_wrap=True)
+    raise typer.Exit(0 if all(s.status is SagaStatus.COMPENSATED for s in undone) else NO)
+
+
+@app.command()
+def reconcile(
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend rows and manifests, from the files.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare the rows and manifests of released days with the files."""
+    found = {c.name: releasing().reconcile(c, repair=repair) for c in project().catalogues}
+    if as_json:
+        _print_json({n: {"findings": a.by_fault(), "repairs": a.repairs} for n, a in found.items()})
+    for name, agreement in [] if as_json else found.items():
+        terminal.print_agreement(_out, name, agreement)
+    if repair:
+        found = {c.name: releasing().reconcile(c) for c in project().catalogues}
+    raise typer.Exit(NO if any(agreement.findings for agreement in found.values()) else 0)
 
 
 @app.command()

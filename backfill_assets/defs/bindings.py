@@ -12,6 +12,7 @@ from backfill_assets.flights.load import load_flights
 from backfill_assets.flights.source import FlightsSource
 from backfill_assets.resources.clock import RealClock, make_clock
 from backfill_assets.resources.project import DataSet, Project
+from backfill_assets.resources.releases import Releasing, open_releasing
 from backfill_assets.resources.settings import (
     Settings,
     log_database_url,
@@ -34,6 +35,14 @@ DATA_SETS = (
 def project() -> Project:
     """Return this process's project. Nothing is opened, started or connected to yet."""
     return project_of(settings())
+
+
+@lru_cache(maxsize=1)
+def releasing() -> Releasing:
+    """Return how this process releases days. Nothing is connected to yet."""
+    return open_releasing(
+        project(), log_database_url, clock=RealClock().now, subscribers=settings().subscribers
+    )
 
 
 def project_of(chosen: Settings) -> Project:

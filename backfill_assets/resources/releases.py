@@ -6,6 +6,10 @@ sagas say how far the release of each is.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING
 from backfill_assets.core.agreement import Fault, Finding, ReleasedDay
 from backfill_assets.core.errors import (
     CorruptPartitionError,
+    KeyReusedError,
     NotAppliedError,
     ReleaseError,
 )
@@ -30,6 +35,11 @@ from backfill_assets.core.releases import (
     partitions_of_day,
 )
 from backfill_assets.core.sagas import SagaStatus
+from backfill_assets.stores.log.log import IdempotencyLog
+from backfill_assets.stores.releases.actions import ReleaseActions
+from backfill_assets.stores.releases.published import PublishedRows
+from backfill_assets.stores.sagas.actions import SagaRegistry
+from backfill_assets.stores.sagas.sagas import Sagas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,11 +51,8 @@ if TYPE_CHECKING:
     from backfill_assets.core.plan import Plan
     from backfill_assets.core.store import CommitRecord
     from backfill_assets.resources.project import Project
-    from backfill_assets.stores.log.log import IdempotencyLog
-    from backfill_assets.stores.releases.actions import ReleaseActions
     from backfill_assets.stores.releases.published import PublishedDay
     from backfill_assets.stores.sagas.rows import Saga
-    from backfill_assets.stores.sagas.sagas import Sagas
 
 # Once for each round: a person may let the partitions go, and they are not held again for it.
 HOLD_DAY = Operation(name="hold_day", kind=Kind.ARTIFACT)
@@ -109,8 +116,10 @@ class Releasing:
                 "partitions are committed; `backfill-assets plan` says why"
             )
             raise ReleaseError(message)
-        saga = self.sagas.start(NAME, str(key), self._arguments(key), who=who, why=why)
-        return self.sagas.run(saga.saga_id)
+        # Started with other subscribers before the setting changed, it goes on with those.
+        with contextlib.suppress(KeyReusedError):
+            self.sagas.start(NAME, str(key), self._arguments(key), who=who, why=why)
+        return self.sagas.run(key.saga_id)
 
     def hold_day(self, step: HoldDay) -> None:
         """Hold the partitions of a day, once for each round, and tell a person first."""
@@ -311,3 +320,32 @@ class Agreement:
 
 def _contents(records: dict[str, CommitRecord]) -> dict[str, tuple[int, int, str]]:
     return {name: (r.version, r.rows, r.digest) for name, r in records.items()}
+
+
+def open_releasing(
+    project: Project,
+    url: Callable[[], str],
+    *,
+    clock: Callable[[], datetime],
+    subscribers: Sequence[str] = (),
+    worker: str | None = None,
+) -> Releasing:
+    """Return what releases a project's days; nothing is connected to yet.
+
+    Args:
+        url: Gives the address of the log's database.
+        clock: Gives the present real instant.
+        worker: Who we are; unique to this process.
+    """
+    name = worker or f"releases:{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    log = IdempotencyLog(url, worker=name, clock=clock)
+    actions = ReleaseActions(project.store, project.catalogues, PublishedRows(url), clock)
+    registry = SagaRegistry([RELEASE_DAY], actions.do, actions.undo)
+    return Releasing(
+        project=project,
+        sagas=Sagas(url, log, registry, worker=name, clock=clock),
+        log=log,
+        actions=actions,
+        clock=clock,
+        subscribers=subscribers,
+    )
