@@ -25,14 +25,15 @@ from backfill_assets.core.errors import (
 )
 from backfill_assets.core.partitions import parse_day
 from backfill_assets.core.plan import State
-from backfill_assets.core.sagas import SagaStatus
+from backfill_assets.core.sagas import Choice, SagaStatus
 from backfill_assets.core.selection import FORM
-from backfill_assets.defs.bindings import project, releasing
+from backfill_assets.defs.bindings import project
 from backfill_assets.resources import operations, pruning, terminal
 from backfill_assets.resources.adoption import adopt as adopt_tree
 from backfill_assets.resources.coverage_report import facts
 from backfill_assets.resources.known_stores import begin_store
 from backfill_assets.resources.progress_view import ProgressView, bar
+from backfill_assets.resources.releases import Releasing, releasing_of
 from backfill_assets.resources.settings import settings
 from backfill_assets.stores.postgres.errors import PostgresError
 
@@ -40,15 +41,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backfill_assets.core.plan import Plan
+    from backfill_assets.resources.saga_desk import SagaDesk
     from backfill_assets.stores.publishing_log import Failure
 
 NO = 3  # exit code: the answer is no
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+saga_app = typer.Typer(no_args_is_help=True, help="Look at sagas, and decide about them.")
+app.add_typer(saga_app, name="saga")
 _out = Console()
 _err = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+SagaId = Annotated[str, typer.Argument(metavar="SAGA", help="Its name, a slash, its key.")]
+Why = Annotated[str, typer.Option(help="Why; it stands in the saga's journal.")]
+Who = Annotated[str | None, typer.Option(help="Who decides; your login, unless said.")]
 
 
 @app.command()
@@ -229,7 +236,7 @@ def retract(
     if parsed is None:
         message = f"day {day!r}: expected YYYY-MM-DD"
         raise SettingsError(message)
-    undone = releasing().retract(catalogue, parsed, who=who or getpass.getuser(), why=reason)
+    undone = _releasing().retract(catalogue, parsed, who=who or getpass.getuser(), why=reason)
     for saga in undone:
         _out.print(f"{saga.saga_id} is {saga.status}")
         if saga.question is not None:
@@ -246,13 +253,13 @@ def reconcile(
     as_json: Json = False,
 ) -> None:
     """Compare the rows and manifests of released days with the files."""
-    found = {c.name: releasing().reconcile(c, repair=repair) for c in project().catalogues}
+    found = {c.name: _releasing().reconcile(c, repair=repair) for c in project().catalogues}
     if as_json:
         _print_json({n: {"findings": a.by_fault(), "repairs": a.repairs} for n, a in found.items()})
     for name, agreement in [] if as_json else found.items():
         terminal.print_agreement(_out, name, agreement)
     if repair:
-        found = {c.name: releasing().reconcile(c) for c in project().catalogues}
+        found = {c.name: _releasing().reconcile(c) for c in project().catalogues}
     raise typer.Exit(NO if any(agreement.findings for agreement in found.values()) else 0)
 
 
@@ -262,6 +269,63 @@ def sweep() -> None:
     _out.print(f"{project().store.sweep()} dead attempts removed")
 
 
+@saga_app.command("list")
+def list_sagas(
+    status: Annotated[SagaStatus | None, typer.Option(help="Only those that stand so.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """List sagas, the newest first."""
+    found = _desk().sagas.find(statuses=[status] if status else [])
+    if as_json:
+        _print_json([terminal.saga_facts(saga) for saga in found])
+    for saga in [] if as_json else found:
+        terminal.print_saga(_out, saga)
+    raise typer.Exit(NO if any(saga.question for saga in found) else 0)
+
+
+@saga_app.command("show")
+def show_saga(saga: SagaId, *, as_json: Json = False) -> None:
+    """Show everything that is known of a saga, and the command for each choice that is open."""
+    case = _desk().sagas.case_file(saga)
+    if as_json:
+        _print_json(case.facts())
+    else:
+        _out.print(case.markdown(), soft_wrap=True, markup=False, highlight=False)
+
+
+@saga_app.command("decide")
+def decide_saga(
+    saga: SagaId,
+    choice: Annotated[Choice, typer.Argument(help="One of those that `saga show` names.")],
+    version: Annotated[int, typer.Option(help="Of the case file that you looked at.")],
+    why: Why,
+    who: Who = None,
+    step: Annotated[str | None, typer.Option(help="Which of several; with replace.")] = None,
+    arguments: Annotated[str | None, typer.Option(help="Of replace: JSON.")] = None,
+    receipt: Annotated[str | None, typer.Option(help="Of accept: JSON.")] = None,
+) -> None:
+    """Decide about a saga that waits for a person, and drive it on."""
+    _desk().decide(
+        saga,
+        version,
+        choice,
+        who=_person(who),
+        why=why,
+        step=step,
+        arguments=arguments,
+        receipt=receipt,
+    )
+    _print_driven(saga)
+
+
+@saga_app.command("cancel")
+def cancel_saga(saga: SagaId, why: Why, who: Who = None) -> None:
+    """Have everything undone that a saga did, also one that is completed."""
+    _desk().cancel(saga, who=_person(who), why=why)
+    _print_driven(saga)
+
+
 def main() -> None:
     """Run the command line; an error of ours is a sentence, not a traceback."""
     try:
@@ -269,6 +333,37 @@ def main() -> None:
     except (BackfillAssetsError, PostgresError) as error:
         _err.print(f"{type(error).__name__}: {error}", style="red", soft_wrap=True, highlight=False)
         sys.exit(1)
+
+
+def _desk() -> SagaDesk:
+    desk = project().saga_desk
+    if desk is None:
+        message = "this project has no sagas; name some in defs/bindings.py"
+        raise SettingsError(message)
+    return desk
+
+
+def _person(who: str | None) -> str:
+    try:
+        return who or getpass.getuser()
+    except (KeyError, OSError):
+        message = "--who: this machine does not know your login; say who decides"
+        raise SettingsError(message) from None
+
+
+def _print_driven(saga_id: str) -> None:
+    """Drive a saga, and print where it stands; the answer is no while it asks."""
+    driven = _desk().drive(saga_id)
+    terminal.print_saga(_out, driven)
+    raise typer.Exit(NO if driven.question else 0)
+
+
+def _releasing() -> Releasing:
+    found = releasing_of(project())
+    if found is None:
+        message = "this project releases no days; see defs/bindings.py"
+        raise SettingsError(message)
+    return found
 
 
 def _plans(at: str | None) -> list[Plan]:

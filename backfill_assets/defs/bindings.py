@@ -1,4 +1,4 @@
-"""Which data sets the project has, and the project that this process's settings describe.
+"""Which data sets and sagas the project has, and the project that this process's settings describe.
 
 To put your own data in, write a catalogue and a source, and name them here.
 """
@@ -12,7 +12,8 @@ from backfill_assets.flights.load import load_flights
 from backfill_assets.flights.source import FlightsSource
 from backfill_assets.resources.clock import RealClock, make_clock
 from backfill_assets.resources.project import DataSet, Project
-from backfill_assets.resources.releases import Releasing, open_releasing
+from backfill_assets.resources.releases import open_release_desk, with_releases
+from backfill_assets.resources.saga_desk import open_saga_desk
 from backfill_assets.resources.settings import (
     Settings,
     log_database_url,
@@ -21,6 +22,7 @@ from backfill_assets.resources.settings import (
 )
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets.stores.publishing_log import PublishingLog
+from backfill_assets.stores.sagas.actions import SagaRegistry
 
 DATA_SETS = (
     DataSet(
@@ -30,19 +32,13 @@ DATA_SETS = (
     ),
 )
 
+SAGAS = SagaRegistry(definitions=())
+
 
 @lru_cache(maxsize=1)
 def project() -> Project:
     """Return this process's project. Nothing is opened, started or connected to yet."""
     return project_of(settings())
-
-
-@lru_cache(maxsize=1)
-def releasing() -> Releasing:
-    """Return how this process releases days. Nothing is connected to yet."""
-    return open_releasing(
-        project(), log_database_url, clock=RealClock().now, subscribers=settings().subscribers
-    )
 
 
 def project_of(chosen: Settings) -> Project:
@@ -53,6 +49,13 @@ def project_of(chosen: Settings) -> Project:
         file_format=chosen.file_format,
         commit_protocol=chosen.commit_protocol,
     )
+    releases = open_release_desk(
+        log_database_url,
+        store,
+        [data_set.catalogue for data_set in DATA_SETS],
+        clock=RealClock().now,
+        subscribers=chosen.subscribers,
+    )
     return Project(
         data_sets=DATA_SETS,
         store=store,
@@ -61,4 +64,11 @@ def project_of(chosen: Settings) -> Project:
         bounds=chosen.bounds,
         runs_in_flight=chosen.runs_in_flight,
         tick_seconds=chosen.tick_seconds,
+        saga_desk=open_saga_desk(
+            log_database_url,
+            with_releases(SAGAS, releases),
+            clock=RealClock().now,
+            webhook=chosen.alert_webhook,
+        ),
+        release_desk=releases,
     )

@@ -1,4 +1,4 @@
-"""Releasing days in Dagster: a sensor, a job that drives the sagas, a form to retract, a check."""
+"""Releasing days in Dagster: a sensor, a job that drives the sagas, and a form to retract a day."""
 
 from collections import Counter
 from typing import Any
@@ -17,8 +17,6 @@ from backfill_assets.resources.release_tick import (
 )
 from backfill_assets.resources.releases import Releasing
 
-CHECK_NAME = "log_agrees_with_files"
-NAMED = 20  # findings that a result names of each kind before it counts the rest
 TICK_SECONDS = 30  # a closed day is released within a minute of its last file
 
 
@@ -94,33 +92,6 @@ def release_sensor(releasing: Releasing, catalogue: Catalogue) -> dg.SensorDefin
         return tick.evaluate(context.cursor)
 
     return sensor
-
-
-def agreement_check(releasing: Releasing, catalogue: Catalogue) -> dg.AssetChecksDefinition:
-    """Return the check that compares released rows and manifests with the files."""
-
-    @dg.asset_check(
-        name=CHECK_NAME,
-        asset=dg.AssetKey([catalogue.name, "coverage"]),
-        description=(
-            "Rows and manifest of every released day are what the files say. "
-            "`backfill-assets reconcile --repair` mends them, from the files."
-        ),
-    )
-    def log_agrees_with_files() -> dg.AssetCheckResult:
-        found = releasing.reconcile(catalogue).by_fault()
-        return dg.AssetCheckResult(
-            passed=not found,
-            description="; ".join(f"{len(n)} {kind}" for kind, n in found.items()) or "agrees",
-            metadata={kind: dg.MetadataValue.md(_listed(names)) for kind, names in found.items()},
-        )
-
-    return log_agrees_with_files
-
-
-def _listed(names: list[str]) -> str:
-    more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
-    return "\n".join(f"* {name}" for name in names[:NAMED] + more)
 
 
 def _retract(releasing: Releasing, catalogue: str, day: str, who: str, reason: str) -> str:

@@ -12,7 +12,7 @@ import socket
 import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backfill_assets.core.agreement import Fault, Finding, ReleasedDay
 from backfill_assets.core.errors import (
@@ -39,7 +39,6 @@ from backfill_assets.stores.log.log import IdempotencyLog
 from backfill_assets.stores.releases.actions import ReleaseActions
 from backfill_assets.stores.releases.published import PublishedRows
 from backfill_assets.stores.sagas.actions import SagaRegistry
-from backfill_assets.stores.sagas.sagas import Sagas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,10 +48,11 @@ if TYPE_CHECKING:
     from backfill_assets.core.operations import Json
     from backfill_assets.core.partitions import Partition
     from backfill_assets.core.plan import Plan
-    from backfill_assets.core.store import CommitRecord
+    from backfill_assets.core.store import CommitRecord, PartitionStore
     from backfill_assets.resources.project import Project
     from backfill_assets.stores.releases.published import PublishedDay
     from backfill_assets.stores.sagas.rows import Saga
+    from backfill_assets.stores.sagas.sagas import Sagas
 
 # Once for each round: a person may let the partitions go, and they are not held again for it.
 HOLD_DAY = Operation(name="hold_day", kind=Kind.ARTIFACT)
@@ -322,30 +322,66 @@ def _contents(records: dict[str, CommitRecord]) -> dict[str, tuple[int, int, str
     return {name: (r.version, r.rows, r.digest) for name, r in records.items()}
 
 
-def open_releasing(
-    project: Project,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseDesk:
+    """What a process needs to release days, besides its sagas; nothing is connected to yet."""
+
+    actions: ReleaseActions
+    log: IdempotencyLog
+    clock: Callable[[], datetime]
+    subscribers: Sequence[str] = ()
+
+
+def open_release_desk(
     url: Callable[[], str],
+    store: PartitionStore[Any],
+    catalogues: Sequence[Catalogue],
     *,
     clock: Callable[[], datetime],
     subscribers: Sequence[str] = (),
-    worker: str | None = None,
-) -> Releasing:
-    """Return what releases a project's days; nothing is connected to yet.
+) -> ReleaseDesk:
+    """Return the desk of this process.
 
     Args:
         url: Gives the address of the log's database.
         clock: Gives the present real instant.
-        worker: Who we are; unique to this process.
+        subscribers: The addresses that are told of days.
     """
-    name = worker or f"releases:{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-    log = IdempotencyLog(url, worker=name, clock=clock)
-    actions = ReleaseActions(project.store, project.catalogues, PublishedRows(url), clock)
-    registry = SagaRegistry([RELEASE_DAY], actions.do, actions.undo)
-    return Releasing(
-        project=project,
-        sagas=Sagas(url, log, registry, worker=name, clock=clock),
-        log=log,
-        actions=actions,
+    worker = f"releases:{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    return ReleaseDesk(
+        actions=ReleaseActions(store, catalogues, PublishedRows(url), clock),
+        log=IdempotencyLog(url, worker=worker, clock=clock),
         clock=clock,
         subscribers=subscribers,
     )
+
+
+def with_releases(registry: SagaRegistry, desk: ReleaseDesk) -> SagaRegistry:
+    """Return the sagas of a deployment, and that of releasing days."""
+    return SagaRegistry(
+        definitions=[*registry.definitions, RELEASE_DAY],
+        do={**registry.do, **desk.actions.do},
+        undo={**registry.undo, **desk.actions.undo},
+        verify=registry.verify,
+    )
+
+
+def releasing_of(project: Project) -> Releasing | None:
+    """Return how a project releases its days, or None where it does not."""
+    desk, sagas = project.release_desk, project.saga_desk
+    if desk is None or sagas is None:
+        return None
+    return Releasing(
+        project=project,
+        sagas=sagas.sagas,
+        log=desk.log,
+        actions=desk.actions,
+        clock=desk.clock,
+        subscribers=desk.subscribers,
+    )
+
+
+def released_otherwise(project: Project, catalogue: Catalogue) -> dict[str, list[str]]:
+    """Return where released rows and manifests differ from the files, by kind."""
+    releasing = releasing_of(project)
+    return {} if releasing is None else releasing.reconcile(catalogue).by_fault()

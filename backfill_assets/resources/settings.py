@@ -55,6 +55,12 @@ class Settings(BaseModel):
         4, gt=0, description="Runs of the sensor that may be unfinished, queued ones included."
     )
     tick_seconds: int = Field(10, gt=0, description="Seconds between two ticks of the sensor.")
+    alert_webhook: str | None = Field(
+        None,
+        repr=False,  # it may hold a token
+        pattern="^https?://",
+        description="Gets every alert as JSON; alerts are logged in any case.",
+    )
 
     subscribers: tuple[str, ...] = Field(
         (),
