@@ -84,9 +84,15 @@ class ReleasedDay:
             found += self._findings_of(name)
         if self.manifest is None:
             found.append(Finding(Fault.NO_MANIFEST, self.name))
-        elif _contents(self._manifest_records) != _contents(self._recorded):
+        elif self._says_otherwise(self._manifest_records):
             found.append(Finding(Fault.OTHER_MANIFEST, self.name))
         return found
+
+    def _says_otherwise(self, manifest: Records) -> bool:
+        """Return whether a manifest differs from what was loaded, but for rows that are lost."""
+        lost = self.files.keys() - self.stored.keys()
+        kept = {name: record for name, record in manifest.items() if name not in lost}
+        return _contents(kept) != _contents(self._recorded)
 
     @property
     def is_made_again(self) -> bool:
