@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
-import psycopg
 import pytest
 
 from backfill_assets.resources.instance_storage import close_connections
-from backfill_assets.stores.releases.schema import prepare_schema
 from backfill_assets_tests.postgres_fixtures import Prepare
 from backfill_assets_tests.resources import instances
-from backfill_assets_tests.resources.release_world import Subscriber, World
+from backfill_assets_tests.resources.release_fixtures import subscriber, world
+
+__all__ = ["instance", "root", "subscriber", "world"]
 
 
 @pytest.fixture
@@ -38,24 +38,3 @@ def instance(
 def root(tmp_path: Path) -> Path:
     """Where a store may be."""
     return tmp_path / "store"
-
-
-def prepare_releases(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        prepare_schema(connection)
-
-
-@pytest.fixture
-def world(clone_database: Callable[[str, Prepare], str], root: Path) -> Iterator[World]:
-    """A project whose days can be released; nothing is committed yet."""
-    made = World(clone_database("releases", prepare_releases), root)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    """Who listens at an address of this machine."""
-    listening = Subscriber()
-    yield listening
-    listening.close()
