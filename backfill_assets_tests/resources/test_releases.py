@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
-from backfill_assets.core.errors import ReleaseError
+from backfill_assets.core.errors import NotAppliedError, ReleaseError
 from backfill_assets.core.releases import HoldDay, ReleaseKey, StartRound, partitions_of_day
 from backfill_assets.core.sagas import Choice, SagaStatus
 from backfill_assets.resources.operations import release as let_go
@@ -21,6 +24,7 @@ from backfill_assets_tests.resources.small_project import (
     SHOPS,
     SOLD,
 )
+from backfill_assets_tests.stores.children import child
 from backfill_assets_tests.stores.crash_points import killed_at
 
 if TYPE_CHECKING:
@@ -401,6 +405,38 @@ def test_a_hold_whose_process_dies_after_the_alert_is_made_by_the_next_one(world
 
     assert world.held() == 0  # held once for a round; a person let it go
     assert len(world.execute("SELECT 1 FROM alert")) == 1
+
+
+def test_a_person_is_told_of_a_hold_that_is_killed_before_the_first_file(world: World) -> None:
+    world.fill()
+    step = HoldDay(KEY, "again and again")
+
+    def hold(releasing: Releasing) -> None:
+        store: Any = releasing.project.store
+        store.hold = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        releasing.hold_day(step)
+
+    with child(lambda: hold(world.releasing("doomed"))) as doomed:
+        assert doomed.exit_code() == -signal.SIGKILL
+    assert len(world.execute("SELECT 1 FROM alert")) == 1
+    world.clock.pass_by(minutes=5)
+    world.releasing().hold_day(step)
+    assert world.held() == 4
+    assert len(world.execute("SELECT 1 FROM alert")) == 1
+
+
+def test_rows_of_an_earlier_round_never_replace_a_later_ones(world: World) -> None:
+    world.fill()
+    releasing = world.releasing()
+    release(releasing)
+    world.make_again(DAY_1, factor=2)
+    releasing.release(SECOND, who="sensor")
+    contents = [releasing.actions.content(p) for p in world.committed()]
+    with (
+        psycopg.connect(world.url) as connection,
+        pytest.raises(NotAppliedError, match="the rows of a later round stand"),
+    ):
+        releasing.actions.rows.load(connection, KEY, contents, world.clock())
 
 
 def test_a_restated_day_is_noticed_and_released_in_a_new_round(
