@@ -24,8 +24,9 @@ from backfill_assets.core.errors import (
     MissingPartitionError,
     SettingsError,
 )
+from backfill_assets.core.partitions import parse_day
 from backfill_assets.core.plan import State
-from backfill_assets.core.sagas import Choice, SagaStatus  # noqa: TC001 - typer, as above
+from backfill_assets.core.sagas import Choice, SagaStatus
 from backfill_assets.core.selection import FORM
 from backfill_assets.defs.bindings import SCORING, project
 from backfill_assets.resources import operations, pruning, terminal, trails
@@ -33,6 +34,7 @@ from backfill_assets.resources.adoption import adopt as adopt_tree
 from backfill_assets.resources.coverage_report import facts
 from backfill_assets.resources.known_stores import begin_store
 from backfill_assets.resources.progress_view import ProgressView, bar
+from backfill_assets.resources.releases import Releasing, releasing_of
 from backfill_assets.resources.settings import log_database_url, settings
 from backfill_assets.stores.postgres.errors import PostgresError
 
@@ -224,6 +226,45 @@ def verify(*, as_json: Json = False) -> None:
 
 
 @app.command()
+def retract(
+    catalogue: Annotated[str, typer.Argument(help="Of the day.")],
+    day: Annotated[str, typer.Argument(help="YYYY-MM-DD")],
+    reason: Annotated[str, typer.Option(help="Why; subscribers and holds repeat it.")],
+    who: Annotated[str | None, typer.Option(help="Who; you, by your login, unless said.")] = None,
+) -> None:
+    """Take a released day back: rows, manifest and files; subscribers are told."""
+    parsed = parse_day(day)
+    if parsed is None:
+        message = f"day {day!r}: expected YYYY-MM-DD"
+        raise SettingsError(message)
+    undone = _releasing().retract(catalogue, parsed, who=who or getpass.getuser(), why=reason)
+    for saga in undone:
+        _out.print(f"{saga.saga_id} is {saga.status}")
+        if saga.question is not None:
+            _out.print(saga.question.reason, soft_wrap=True)
+    raise typer.Exit(0 if all(s.status is SagaStatus.COMPENSATED for s in undone) else NO)
+
+
+@app.command()
+def reconcile(
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend rows and manifests, from the files.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare the rows and manifests of released days with the files."""
+    found = {c.name: _releasing().reconcile(c, repair=repair) for c in project().catalogues}
+    if as_json:
+        _print_json({n: {"findings": a.by_fault(), "repairs": a.repairs} for n, a in found.items()})
+    for name, agreement in [] if as_json else found.items():
+        terminal.print_agreement(_out, name, agreement)
+    if repair:
+        found = {c.name: _releasing().reconcile(c) for c in project().catalogues}
+    raise typer.Exit(NO if any(agreement.findings for agreement in found.values()) else 0)
+
+
+@app.command()
 def sweep() -> None:
     """Remove what dead attempts left behind. Every run does this by itself."""
     _out.print(f"{project().store.sweep()} dead attempts removed")
@@ -346,6 +387,14 @@ def _print_driven(saga_id: str) -> None:
     driven = _desk().drive(saga_id)
     terminal.print_saga(_out, driven)
     raise typer.Exit(NO if driven.question else 0)
+
+
+def _releasing() -> Releasing:
+    found = releasing_of(project())
+    if found is None:
+        message = "this project releases no days; see defs/bindings.py"
+        raise SettingsError(message)
+    return found
 
 
 def _plans(at: str | None) -> list[Plan]:

@@ -179,6 +179,10 @@ class SagaError(BackfillAssetsError):
     """Base of what can be wrong with a saga, or with what is asked of one."""
 
 
+class ReleaseError(BackfillAssetsError):
+    """A day cannot be released, retracted or mended as things stand; the message says why."""
+
+
 class SagaDefinitionError(SagaError):
     """A saga cannot be defined like this; the message names the step and what to change."""
 

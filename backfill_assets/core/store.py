@@ -126,8 +126,34 @@ class Attempt(Protocol[TableT_contra]):
         """
 
 
+class Documents(Protocol):
+    """Small texts that are kept beside the partitions, by folder and name."""
+
+    def write(self, folder: str, texts: Mapping[str, str]) -> None:
+        """Put documents in place, durably; what stands under the names is replaced.
+
+        A crash leaves each absent, old or new; where nothing can be renamed, or cut short.
+        """
+
+    def read(self, folder: str, name: str) -> str | None:
+        """Return a document, or None where there is none."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of a folder's documents, sorted."""
+
+    def remove(self, folder: str, names: Iterable[str]) -> None:
+        """Remove documents, durably; those that are gone are gone."""
+
+    def location(self, folder: str, name: str) -> str:
+        """Return where a document stands or would stand, for people to read."""
+
+
 class PartitionStore(Protocol[TableT]):
     """Committed files, and the only one to know their paths."""
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of this store."""
 
     def exists(self) -> bool:
         """Return whether the store was begun."""
@@ -192,6 +218,14 @@ class PartitionStore(Protocol[TableT]):
 
     def verify(self, partition: Partition) -> CommitRecord:
         """Read a partition and check its schema, key, rows and digest.
+
+        Raises:
+            MissingPartitionError: it is not committed.
+            CorruptPartitionError: its file is not what it should be.
+        """
+
+    def read_checked(self, partition: Partition) -> tuple[CommitRecord, TableT]:
+        """Return a partition's commit record and its rows, of one moment, checked as by ``verify``.
 
         Raises:
             MissingPartitionError: it is not committed.

@@ -18,6 +18,7 @@ from backfill_assets.flights.models.source import ScoredFlights
 from backfill_assets.flights.source import FlightsSource
 from backfill_assets.resources.clock import RealClock, make_clock
 from backfill_assets.resources.project import DataSet, Project
+from backfill_assets.resources.releases import open_release_desk, with_releases
 from backfill_assets.resources.saga_desk import open_saga_desk
 from backfill_assets.resources.settings import (
     Settings,
@@ -64,6 +65,13 @@ def project_of(chosen: Settings) -> Project:
         file_format=chosen.file_format,
         commit_protocol=chosen.commit_protocol,
     )
+    releases = open_release_desk(
+        log_database_url,
+        store,
+        [data_set.catalogue for data_set in DATA_SETS],
+        clock=RealClock().now,
+        subscribers=chosen.subscribers,
+    )
     return Project(
         data_sets=DATA_SETS,
         store=store,
@@ -73,6 +81,10 @@ def project_of(chosen: Settings) -> Project:
         runs_in_flight=chosen.runs_in_flight,
         tick_seconds=chosen.tick_seconds,
         saga_desk=open_saga_desk(
-            log_database_url, SAGAS, clock=RealClock().now, webhook=chosen.alert_webhook
+            log_database_url,
+            with_releases(SAGAS, releases),
+            clock=RealClock().now,
+            webhook=chosen.alert_webhook,
         ),
+        release_desk=releases,
     )

@@ -14,11 +14,13 @@ from backfill_assets.defs.model_pipeline import PIPELINE
 from backfill_assets.defs.models import model_definitions
 from backfill_assets.defs.operations import operation_jobs
 from backfill_assets.defs.parts import Part
+from backfill_assets.defs.releases import release_jobs, release_sensor
 from backfill_assets.defs.reports import reports
 from backfill_assets.defs.sagas import saga_definitions
 from backfill_assets.defs.sensors import missing_partitions_sensor
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
 from backfill_assets.resources.partition_io_manager import partition_io_manager
+from backfill_assets.resources.releases import releasing_of
 
 if TYPE_CHECKING:
     from backfill_assets.resources.project import Project
@@ -29,7 +31,7 @@ def build_definitions(project: Project) -> dg.Definitions:
     models = model_definitions(project)
     looked_at = {FLIGHT_MODELS.name: [PIPELINE]} if models.assets else {}
     jobs = {c.name: partition_jobs(c, looked_at.get(c.name, [])) for c in project.catalogues}
-    parts = [models, _sagas(project)]
+    parts = [models, _sagas(project), _releases(project)]
     return dg.Definitions(
         assets=[
             *partition_assets(project),
@@ -61,3 +63,13 @@ def _sagas(project: Project) -> Part:
     if project.saga_desk is None:
         return Part()
     return saga_definitions(project.saga_desk, project.tick_seconds)
+
+
+def _releases(project: Project) -> Part:
+    releasing = releasing_of(project)
+    if releasing is None:
+        return Part()
+    return Part(
+        jobs=release_jobs(releasing),
+        sensors=[release_sensor(releasing, catalogue) for catalogue in project.catalogues],
+    )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from backfill_assets.resources.releases import released_otherwise
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -39,4 +41,4 @@ def _failed_though_committed(project: Project, catalogue: Catalogue) -> dict[str
     }
 
 
-FINDERS: tuple[Finder, ...] = (_failed_though_committed,)
+FINDERS: tuple[Finder, ...] = (_failed_though_committed, released_otherwise)

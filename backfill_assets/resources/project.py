@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.source import Source
     from backfill_assets.core.store import PartitionStore
     from backfill_assets.resources.clock import Clock
+    from backfill_assets.resources.releases import ReleaseDesk
     from backfill_assets.resources.saga_desk import SagaDesk
     from backfill_assets.stores.publishing_log import Failure, PublishingLog, RunClaims
 
@@ -53,6 +54,7 @@ class Project:
         runs_in_flight: How many history runs of the sensor may be unfinished at once.
         tick_seconds: The least time between two ticks of the sensor.
         saga_desk: Its sagas and alerts, or None where it has none.
+        release_desk: How its days are released, or None where they are not.
     """
 
     data_sets: Sequence[DataSet]
@@ -63,6 +65,7 @@ class Project:
     runs_in_flight: int = 2
     tick_seconds: int = 10
     saga_desk: SagaDesk | None = None
+    release_desk: ReleaseDesk | None = None
 
     @property
     def catalogues(self) -> list[Catalogue]:

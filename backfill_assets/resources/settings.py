@@ -65,6 +65,21 @@ class Settings(BaseModel):
         description="Gets every alert as JSON; alerts are logged in any case.",
     )
 
+    subscribers: tuple[str, ...] = Field(
+        (),
+        repr=False,  # an address may hold a token
+        description="Addresses, split by commas, that are told of released and retracted days.",
+    )
+
+    @field_validator("subscribers", mode="before")
+    @classmethod
+    def _addresses(cls, text: str) -> tuple[str, ...]:
+        addresses = tuple(part.strip() for part in text.split(",") if part.strip())
+        for address in addresses:
+            if not address.startswith(("http://", "https://")):
+                raise ValueError("each address begins with http:// or https://")
+        return addresses
+
     @field_validator("home", "store")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:

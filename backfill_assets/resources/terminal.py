@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from backfill_assets.core.cycles import Bounds
     from backfill_assets.core.plan import Plan
+    from backfill_assets.resources.releases import Agreement
     from backfill_assets.stores.sagas.rows import Saga
 
 CYCLES_SHOWN = 5
@@ -120,6 +121,19 @@ def print_paths(out: Console, lines: Iterable[str], count: int) -> None:
         )
     if count > PATHS_SHOWN:
         out.print(f"  and {count - PATHS_SHOWN} more; --json names them all")
+
+
+def print_agreement(console: Console, catalogue: str, agreement: Agreement) -> None:
+    """Print where released days and files differ, and what was mended."""
+    kinds = agreement.by_fault()
+    for kind, names in kinds.items():
+        console.print(f"{catalogue}: {len(names)} {kind}")
+        for name in names[:PATHS_SHOWN]:
+            console.print(f"  {name}", soft_wrap=True, highlight=False)
+    for repair in agreement.repairs:
+        console.print(repair, soft_wrap=True, highlight=False)
+    if not kinds:
+        console.print(f"{catalogue}: released days agree with the files")
 
 
 def saga_facts(saga: Saga) -> dict[str, Any]:

@@ -9,12 +9,15 @@ import pytest
 
 from backfill_assets.resources.instance_storage import close_connections
 from backfill_assets_tests.resources import instances
+from backfill_assets_tests.resources.release_fixtures import subscriber, world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from backfill_assets_tests.postgres_fixtures import Prepare
+
+__all__ = ["instance", "root", "subscriber", "world"]
 
 AT_ONCE = """
 run_launcher:

@@ -9,6 +9,9 @@ import pytest
 from backfill_assets.resources.instance_storage import close_connections
 from backfill_assets_tests.postgres_fixtures import Prepare
 from backfill_assets_tests.resources import instances
+from backfill_assets_tests.resources.release_fixtures import subscriber, world
+
+__all__ = ["instance", "root", "subscriber", "world"]
 
 
 @pytest.fixture

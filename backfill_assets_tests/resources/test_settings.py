@@ -119,3 +119,11 @@ def test_settings_that_are_printed_do_not_show_the_password() -> None:
     found = Settings.load({**NO_FILE, "BACKFILL_DATABASE_URL": SECRET_URL})
     assert found.database_url == SECRET_URL
     assert "hunter2" not in f"{found} {found!r}"
+
+
+def test_subscribers_are_addresses_split_by_commas_and_others_are_refused() -> None:
+    assert Settings.load(NO_FILE).subscribers == ()
+    two = {**NO_FILE, "BACKFILL_SUBSCRIBERS": "http://a.example/x, https://b.example"}
+    assert Settings.load(two).subscribers == ("http://a.example/x", "https://b.example")
+    with pytest.raises(SettingsError, match="each address begins with http"):
+        Settings.load({**NO_FILE, "BACKFILL_SUBSCRIBERS": "http://a.example,ftp://b.example"})

@@ -11,6 +11,7 @@ from backfill_assets.core.errors import (
     MissingPartitionError,
     SourceError,
     StaleAttemptError,
+    StoreUnreadableError,
 )
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets_tests.stores.examples import (
@@ -380,3 +381,32 @@ class PartitionStoreContract:
         location = store.location(JFK)
 
         assert all(part in location for part in (*DEPARTURES.asset_path, str(DAY), "JFK"))
+
+    def test_documents_stand_beside_the_partitions_and_are_none_of_them(
+        self, store: PartitionStore[Any]
+    ) -> None:
+        publish(store, GROUP)
+        documents = store.documents
+        assert documents.names("flights") == []
+        assert documents.read("flights", "2013-08-03.1.json") is None
+
+        documents.write("flights", {"2013-08-03.1.json": "{}", "b.json": "ü"})
+        documents.write("flights", {"2013-08-03.1.json": "[]"})
+
+        assert documents.names("flights") == ["2013-08-03.1.json", "b.json"]
+        assert documents.names("hotels") == []
+        assert documents.read("flights", "2013-08-03.1.json") == "[]"
+        assert documents.read("flights", "b.json") == "ü"
+        assert committed(store) == list(GROUP)
+        assert store.scan(FLIGHTS).strangers_count == 0
+
+        documents.remove("flights", ["b.json", "never.json"])
+        assert documents.names("flights") == ["2013-08-03.1.json"]
+
+    @pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "", ".."])
+    def test_a_document_cannot_be_called_like_something_else(
+        self, store: PartitionStore[Any], name: str
+    ) -> None:
+        for folder, document in ((name, "x"), ("flights", name)):
+            with pytest.raises(StoreUnreadableError, match="is no name of a document"):
+                store.documents.write(folder, {document: "x"})

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from backfill_assets.core.errors import CorruptPartitionError, SourceError
 from backfill_assets.core.partitions import Partition, parse_day
-from backfill_assets.stores.files import attempts, identity
+from backfill_assets.stores.files import attempts, documents, identity
 from backfill_assets.stores.files.layout import HOLD_SUFFIX, MARKER_SUFFIX
 from backfill_assets.stores.files.markers import committed_in, parse_name
 from backfill_assets.stores.formats import RECORD_KEY, UNREADABLE, parse_record
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 FORM = "[catalogue/]category/value_type/[v1/]YYYY-MM-DD/unit.parquet or .json"
 _SUFFIXES = frozenset({".parquet", ".json"})
-_NOT_DATA = frozenset({attempts.FOLDER, identity.NAME})  # of a tree that is a store itself
+# Of a tree that is a store itself.
+_NOT_DATA = frozenset({attempts.FOLDER, documents.FOLDER, identity.NAME})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from backfill_assets.core.errors import (
 )
 from backfill_assets.stores.files import identity, pruning, scanning
 from backfill_assets.stores.files.attempts import AttemptFolder
+from backfill_assets.stores.files.documents import LocalDocuments
 from backfill_assets.stores.files.durability import Flusher, translated
 from backfill_assets.stores.files.layout import Layout, is_regular_file
 from backfill_assets.stores.files.protocols import commit_protocol as protocol_called
@@ -66,6 +67,9 @@ class LocalPartitionStore:
         self._layout = Layout(self.root, self._format.suffix)
         self._attempts = AttemptFolder(
             self.root, longest_run=LONGEST_RUN, end=self._protocol.end_attempt
+        )
+        self.documents = LocalDocuments(
+            self.root, self._attempts, self._protocol, self._check_writable
         )
         self._is_proved = False
         self._fingerprints: dict[Partition, tuple[tuple[int, int], str | None]] = {}
@@ -167,6 +171,10 @@ class LocalPartitionStore:
 
     def verify(self, partition: Partition) -> CommitRecord:
         """Read a partition and check its schema, key, rows and digest."""
+        return self.read_checked(partition)[0]
+
+    def read_checked(self, partition: Partition) -> tuple[CommitRecord, pa.Table]:
+        """Return a partition's commit record and its rows, which were found to agree."""
         path, content = self._committed(partition)
         record = self._format.record(content, path)
         table = self._format.decode(content, path, partition)
@@ -174,7 +182,7 @@ class LocalPartitionStore:
         if wrong:
             message = f"{path}: {wrong}; delete it and the next tick makes it again"
             raise CorruptPartitionError(message)
-        return record
+        return record, table
 
     def hold(self, partitions: Sequence[Partition], reason: str) -> None:
         """Withdraw partitions: the holds stand first, then the files go.
