@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backfill_assets.resources.releases import Releasing
 
 RELEASE_JOB = "release_days"
-RELEASE_OP = "release"
+RELEASE_OP = "release_each"  # names of ops are unique in a repository
 CATALOGUE_TAG = "backfill_assets/releases"  # carried by the sensor's runs: of which catalogue
 
 DAYS_PER_RUN = 100  # about ten seconds of work; a newly closed day waits no longer

@@ -72,7 +72,7 @@ class Shops:
         return [
             key
             for request in self.tick().run_requests or ()
-            for key in request.run_config["ops"]["release"]["config"]["releases"]
+            for key in request.run_config["ops"]["release_each"]["config"]["releases"]
         ]
 
     def run(self, job: str, config: dict[str, Any]) -> dg.ExecuteInProcessResult:
@@ -81,7 +81,7 @@ class Shops:
         )
 
     def release(self, *keys: str) -> dg.ExecuteInProcessResult:
-        return self.run(RELEASE_JOB, {"release": {"config": {"releases": list(keys)}}})
+        return self.run(RELEASE_JOB, {"release_each": {"config": {"releases": list(keys)}}})
 
     def check(self) -> dg.AssetCheckEvaluation:
         job = self.repository.get_job(coverage_job_name(SHOPS))
@@ -100,6 +100,12 @@ def shops(world: World, instance: dg.DagsterInstance) -> Iterator[Shops]:
     made = Shops(world, instance)
     yield made
     made.close()
+
+
+def test_the_definitions_load_whole_beside_all_others(shops: Shops) -> None:
+    """Dagster looks at all of them together only when a process loads them for real."""
+    names = {job.name for job in shops.repository.get_all_jobs()}
+    assert {"release_days", "retract_day", "release_partitions"} <= names
 
 
 def test_nothing_is_released_while_partitions_are_missing_and_can_be_made(shops: Shops) -> None:
