@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backfill_assets.core.plan import Plan
-    from backfill_assets.stores.failures import Failure
+    from backfill_assets.stores.publishing_log import Failure
 
 NO = 3  # exit code: the answer is no
 

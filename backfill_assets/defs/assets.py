@@ -69,7 +69,6 @@ def _category_asset(
             for query in chosen:
                 # The first one commits the partitions of all; see PartitionIOManager.
                 yield dg.Output(stream, output_name=query.value_type)
-        project.remember(stream)
         _finish(stream)
 
     return category

@@ -10,7 +10,7 @@ from functools import lru_cache
 from backfill_assets.flights.catalogue import FLIGHTS
 from backfill_assets.flights.load import load_flights
 from backfill_assets.flights.source import FlightsSource
-from backfill_assets.resources.clock import make_clock
+from backfill_assets.resources.clock import RealClock, make_clock
 from backfill_assets.resources.project import DataSet, Project
 from backfill_assets.resources.settings import (
     Settings,
@@ -18,8 +18,8 @@ from backfill_assets.resources.settings import (
     settings,
     source_database_url,
 )
-from backfill_assets.stores.failures import FailureMemory
 from backfill_assets.stores.files.local import LocalPartitionStore
+from backfill_assets.stores.publishing_log import PublishingLog
 
 DATA_SETS = (
     DataSet(
@@ -48,7 +48,7 @@ def project_of(chosen: Settings) -> Project:
         data_sets=DATA_SETS,
         store=store,
         clock=make_clock(chosen.clock, chosen.home / "clock.json"),
-        failure_memory=FailureMemory(log_database_url),
+        publishing_log=PublishingLog(log_database_url, RealClock().now),
         bounds=chosen.bounds,
         runs_in_flight=chosen.runs_in_flight,
         tick_seconds=chosen.tick_seconds,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from backfill_assets.core.catalogue import Catalogue
     from backfill_assets.core.store import PartitionStore
+    from backfill_assets.resources.project import Project
 
 from backfill_assets.resources.run_requests import UNFINISHED, coverage_job_name, run_queries
 
@@ -46,7 +47,7 @@ def every_unfinished_run(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]
 
 def fail_abandoned_runs(
     instance: dg.DagsterInstance,
-    store: PartitionStore[object],
+    project: Project,
     records: Sequence[dg.RunRecord],
     *,
     now: datetime,
@@ -60,10 +61,10 @@ def fail_abandoned_runs(
         now: The real instant.
         grace: A run that moved on later than this before ``now`` is left alone.
     """
-    dead = [r for r in records if _is_abandoned(r, store, now - grace)]
+    dead = [r for r in records if _is_abandoned(r, project.store, now - grace)]
     for record in dead:
         run = record.dagster_run
-        store.revoke(run.run_id)
+        project.end_run(run.run_id)
         instance.report_run_failed(
             run,
             "No process holds this run's attempt: it was killed, or never came up. What it had "

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from backfill_assets.core.coverage import Counts, Coverage, DayCoverage
-    from backfill_assets.stores.failures import Failure
+    from backfill_assets.stores.publishing_log import Failure
 
 COLUMNS = ("expected", "committed", "missing", "backing_off", "held", "stale", "unexpected")
 DAYS_OF_WEEK = 7
@@ -25,6 +25,7 @@ def facts(
 ) -> dict[str, Any]:
     """Return everything that is known, in values that JSON can carry."""
     plan = coverage.plan
+    wanted = plan.missing | plan.restating
     closing = coverage.next_closing
     return {
         "catalogue": plan.catalogue.name,
@@ -39,7 +40,7 @@ def facts(
         "total": asdict(coverage.total),
         "queries": {name: asdict(counts) for name, counts in coverage.by_query().items()},
         "units": {name: asdict(counts) for name, counts in coverage.by_unit().items()},
-        "failures": [_failure_facts(failure) for failure in failures],
+        "failures": [_failure_facts(f) for f in failures if f.partition in wanted],
     }
 
 

@@ -17,6 +17,7 @@ from backfill_assets.core.errors import (
     PartitionsRefusedError,
     PublishRefusedError,
     SourceError,
+    SourceNotReadyError,
 )
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.resources.event_log import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.partitions import Partition, Query
     from backfill_assets.core.store import Attempt, CommitRecord, Published
     from backfill_assets.resources.project import Project
+    from backfill_assets.stores.publishing_log import RunClaims
 
 GROUP_FILES = 400  # of an asset's own stream; one flush serves them all
 REPORT_SLICE = 500  # skipped partitions whose records are read before they are reported
@@ -54,12 +56,20 @@ class PartitionIOManager(dg.IOManager):
     Args:
         attempt: The run's own; open for as long as the run's process lives.
         tags: The run's tags: what it was asked for.
+        claims: The run's own; None where the project keeps no log.
     """
 
-    def __init__(self, project: Project, attempt: Attempt[Any], tags: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        attempt: Attempt[Any],
+        tags: Mapping[str, str],
+        claims: RunClaims | None = None,
+    ) -> None:
         self._project = project
         self._attempt = attempt
         self._tags = tags
+        self._claims = claims
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         """Commit what an asset returned."""
@@ -96,6 +106,7 @@ class PartitionIOManager(dg.IOManager):
 
     def _commit_stream(self, context: dg.OutputContext, stream: PartitionStream) -> None:
         replace = wants_replacement(self._tags)
+        stream.claims = self._claims
         for group in stream.groups():
             for partition, table in group:
                 try:
@@ -105,7 +116,12 @@ class PartitionIOManager(dg.IOManager):
                     stream.note_failure(partition.day, error)
             published = self._publish(stream, group, replace=replace)
             stream.note_committed([file.partition for file in published])
-            self._report(context, published)
+            told = [self._told(file) for file in published]
+            if self._claims is not None:
+                self._claims.complete({file.partition: file.record.digest for file in published})
+            self._report(context, published, told)
+        if self._claims is not None:
+            note_failures(self._claims, stream)
         if SENSOR_TAG not in self._tags:
             self._report_skipped(context, stream)
             _report_not_expected(context, stream)
@@ -123,26 +139,35 @@ class PartitionIOManager(dg.IOManager):
                     stream.note_failure(partition.day, refusal)
             return refusal.published
 
-    def _report(self, context: dg.OutputContext, published: Sequence[Published]) -> None:
+    def _told(self, file: Published) -> CommittedPartition:
+        """Return what Dagster is told about a published partition, and about its attempts."""
+        metadata: dict[str, str | int] = {
+            "state": "unchanged" if file.adopted else "committed",
+            "rows": file.record.rows,
+            "bytes": file.size,
+        }
+        attempt = None if self._claims is None else self._claims.attempt(file.partition)
+        if attempt is not None:
+            metadata["attempt"] = attempt.number
+            if attempt.previous is not None:
+                metadata["previous attempt"] = attempt.previous.error_message
+        return committed_partition(self._project, file.partition, metadata, file.record.digest)
+
+    def _report(
+        self,
+        context: dg.OutputContext,
+        published: Sequence[Published],
+        told: Sequence[CommittedPartition],
+    ) -> None:
         by_query: dict[Query, list[CommittedPartition]] = {}
-        for file in published:
-            told = committed_partition(
-                self._project,
-                file.partition,
-                {
-                    "state": "unchanged" if file.adopted else "committed",
-                    "rows": file.record.rows,
-                    "bytes": file.size,
-                },
-                file.record.digest,
-            )
-            by_query.setdefault(file.partition.query, []).append(told)
+        for file, partition in zip(published, told, strict=True):
+            by_query.setdefault(file.partition.query, []).append(partition)
         for query, partitions in by_query.items():
             report_in_run(context, committed_group(query, partitions))
 
     def _report_skipped(self, context: dg.OutputContext, stream: PartitionStream) -> None:
         """Tell Dagster about what stood committed: a backfill counts its own runs' events."""
-        skipped = list(stream.assignment.skip.only(stream.queries))
+        skipped = list(stream.stood)
         for first in range(0, len(skipped), REPORT_SLICE):
             by_query: dict[Query, list[CommittedPartition]] = {}
             for partition, record in self._records(skipped[first : first + REPORT_SLICE], stream):
@@ -195,12 +220,20 @@ def partition_io_manager(project: Project) -> dg.IOManagerDefinition:
         project.store.sweep()
         tags = context.run.tags if context.run else {}
         run_id = context.run.run_id if context.run else "outside-a-run"
-        with project.store.attempt(run_id) as attempt:
-            yield PartitionIOManager(project, attempt, tags)
+        with project.store.attempt(run_id) as attempt, project.claims(run_id) as claims:
+            yield PartitionIOManager(project, attempt, tags, claims)
 
     return dg.IOManagerDefinition(
         resource_fn=resource,  # type: ignore[arg-type]  # generators work; the type omits them description="Commits partitions as files, and loads them again."
     )
+
+
+def note_failures(claims: RunClaims, stream: PartitionStream) -> None:
+    """Write down what a stream could not commit, so that it backs off, one by one."""
+    if stream.failed:
+        claims.fail(stream.failed, next(iter(stream.failures.values())))
+    if stream.waiting:
+        claims.put_off(stream.waiting, SourceNotReadyError("the source is not ready"))
 
 
 def wants_replacement(tags: Mapping[str, str]) -> bool:
@@ -259,13 +292,15 @@ def _outcome(stream: PartitionStream) -> dict[str, str | int]:
     """Return what a stream did, for the run's page."""
     outcome: dict[str, str | int] = {
         "committed": len(stream.committed),
-        "committed_before": len(stream.assignment.skip.only(stream.queries)),
+        "committed_before": len(stream.stood),
         "left": len(stream.left),
     }
     if stream.stopped_by is not None:
         outcome["stopped_by"] = stream.stopped_by
     if stream.waiting:
         outcome["waiting_for_source"] = len(stream.waiting)
+    if stream.busy:
+        outcome["in_other_runs"] = len(stream.busy)
     if stream.failures:
         outcome["failed_days"] = len(stream.failures)
     return outcome

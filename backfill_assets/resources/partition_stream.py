@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.cycles import Bounds
     from backfill_assets.core.partitions import Partition, Query
     from backfill_assets.core.source import Source
+    from backfill_assets.stores.publishing_log import RunClaims
 
 # About 350 files a group for three units and four value types: one flush serves them all, and a
 # group is small enough to be held in memory whatever the length of the run.
@@ -44,12 +45,16 @@ class PartitionStream:
     """What one run computes of one category.
 
     Attributes:
+        claims: The run's, so that no two runs compute the same partition; None where no log is
+            kept.
         queries: Queries of one category, in catalogue order.
         bounds: Where the run ends early; query seconds and files count here.
         asked_by_person: Whether what cannot be done now is an error: a person gets an answer, and
             the sensor's rectangles may lie over what is held or waits.
         committed: What the IO manager has committed so far.
         waiting: Partitions whose source is not ready.
+        busy: Partitions that other runs are at work on.
+        found: Partitions that other runs have committed since this one began.
         failures: What the source or the store said, by the day that could not be committed whole.
         stopped_by: The bound that ended the stream, or None.
     """
@@ -59,8 +64,11 @@ class PartitionStream:
     source: Source[pa.Table]
     bounds: Bounds
     asked_by_person: bool = True
+    claims: RunClaims | None = None
     committed: PartitionSet = field(init=False)
     waiting: PartitionSet = field(init=False)
+    busy: PartitionSet = field(init=False)
+    found: PartitionSet = field(init=False)
     failures: dict[date, BackfillAssetsError] = field(default_factory=dict)
     stopped_by: str | None = None
     is_consumed: bool = False
@@ -69,12 +77,21 @@ class PartitionStream:
     _fingerprints: dict[date, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.committed = self.waiting = PartitionSet.empty(self.assignment.plan.catalogue)
+        empty = PartitionSet.empty(self.assignment.plan.catalogue)
+        self.committed = self.waiting = self.busy = self.found = empty
 
     def groups(self) -> Iterator[Group]:
-        """Yield groups to be committed, each before the next is asked for."""
+        """Yield groups to be committed, each before the next is asked for.
+
+        What other runs are at work on is asked for once more in the end: they may be done by then,
+        or dead.
+        """
         self.is_consumed = True
-        work = self.assignment.compute.only(self.queries)
+        yield from self._groups_of(self.assignment.compute.only(self.queries))
+        if self.busy and self.stopped_by is None:
+            yield from self._groups_of(self.busy)
+
+    def _groups_of(self, work: PartitionSet) -> Iterator[Group]:
         days = work.days()
         batches = deque(
             days[first : first + DAYS_PER_QUERY] for first in range(0, len(days), DAYS_PER_QUERY)
@@ -84,15 +101,27 @@ class PartitionStream:
             if self.stopped_by is not None:
                 return
             batch = batches.popleft()
+            wanted = self._take(_of_days(work, batch))
+            if not wanted:
+                continue
             try:
-                yield self._read(work, batch)
+                yield self._read(wanted, batch)
             except (SourceError, SourceNotReadyError) as error:
                 if len(batch) > 1:
                     batches.extendleft([day] for day in reversed(batch))
                 elif isinstance(error, SourceError):
                     self.note_failure(batch[0], error)
                 else:
-                    self.waiting = self.waiting | _of_days(work, batch)
+                    self.waiting = self.waiting | wanted
+
+    def _take(self, wanted: PartitionSet) -> PartitionSet:
+        """Claim partitions; return those that are this run's to compute."""
+        if self.claims is None:
+            return wanted
+        taken = self.claims.take(wanted, again=wanted & self.assignment.plan.committed)
+        self.busy = (self.busy - wanted) | taken.busy
+        self.found = self.found | taken.committed
+        return taken.granted
 
     def fingerprint(self, day: date) -> str | None:
         """Return what the source's fingerprint of a day was before its rows were read."""
@@ -111,12 +140,17 @@ class PartitionStream:
     @property
     def failed(self) -> PartitionSet:
         """What could not be committed; the rest of `left` was not tried, or waits."""
-        return _of_days(self.left, list(self.failures)) - self.waiting
+        return _of_days(self.left, list(self.failures)) - self.waiting - self.busy
 
     @property
     def left(self) -> PartitionSet:
         """What was taken up and is not committed."""
-        return self.assignment.compute.only(self.queries) - self.committed
+        return self.assignment.compute.only(self.queries) - self.committed - self.found
+
+    @property
+    def stood(self) -> PartitionSet:
+        """What was asked for and stood committed without this run's doing."""
+        return self.assignment.skip.only(self.queries) | self.found
 
     def finish(self) -> None:
         """Fail where a run that did all it could still did not do all that it was asked for.
@@ -124,7 +158,8 @@ class PartitionStream:
         Raises:
             SourceError: some days could not be committed whole.
             SourceNotReadyError: a person asked for partitions whose source is not ready.
-            PartitionsRefusedError: a person asked for open or held partitions.
+            PartitionsRefusedError: a person asked for open or held partitions, or for some that
+                another run is at work on.
         """
         if self.failures:
             days = ", ".join(str(day) for day in list(self.failures)[:5])
@@ -144,20 +179,28 @@ class PartitionStream:
                 "others are committed; the sensor takes these up when it is"
             )
             raise SourceNotReadyError(message)
-        refusal = self.assignment.refusal()
+        refusal = self.assignment.refusal() or self._why_busy()
         if refusal is not None:
             raise PartitionsRefusedError(refusal)
 
-    def _read(self, work: PartitionSet, days: Sequence[date]) -> Group:
-        catalogue = work.catalogue
-        wanted = _of_days(work, days)
+    def _why_busy(self) -> str | None:
+        if not self.busy:
+            return None
+        days = ", ".join(str(day) for day in self.busy.days()[:5])
+        return (
+            f"another run is at work on {len(self.busy)} of the partitions ({days}), and the "
+            "others are committed; wait for it, and ask again if something is still missing"
+        )
+
+    def _read(self, wanted: PartitionSet, days: Sequence[date]) -> Group:
+        catalogue = wanted.catalogue
         mask = 0
         for row in wanted.masks.values():
             for units in row.values():
                 mask |= units
         value_types = [query.value_type for query in self.queries if query.name in wanted.masks]
         began = time.monotonic()
-        if work.catalogue.look_back_days and isinstance(self.source, FingerprintedSource):
+        if catalogue.look_back_days and isinstance(self.source, FingerprintedSource):
             # Before the rows: what changes in between is noticed later, never missed.
             self._fingerprints.update(self.source.fingerprints(days))
         try:

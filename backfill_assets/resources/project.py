@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from backfill_assets.core.source import FingerprintedSource
 from backfill_assets.resources.clock import RealClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from backfill_assets.core.assignment import Assignment
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.source import Source
     from backfill_assets.core.store import PartitionStore
     from backfill_assets.resources.clock import Clock
-    from backfill_assets.resources.partition_stream import PartitionStream
-    from backfill_assets.stores.failures import Failure, FailureMemory
+    from backfill_assets.stores.publishing_log import Failure, PublishingLog, RunClaims
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Project:
     """Everything that the definitions, the sensor and the command line work with.
 
     Attributes:
-        failure_memory: What failed lately, or None where nothing is remembered.
+        publishing_log: The attempts at partitions, or None where none are written down.
         runs_in_flight: How many history runs of the sensor may be unfinished at once.
         tick_seconds: The least time between two ticks of the sensor.
     """
@@ -56,7 +56,7 @@ class Project:
     data_sets: Sequence[DataSet]
     store: PartitionStore[Any]
     clock: Clock
-    failure_memory: FailureMemory | None = None
+    publishing_log: PublishingLog | None = None
     bounds: Bounds = field(default_factory=Bounds)
     runs_in_flight: int = 2
     tick_seconds: int = 10
@@ -68,7 +68,7 @@ class Project:
 
     def failures(self, catalogue: Catalogue) -> list[Failure]:
         """Return what is remembered of failed partitions of a catalogue."""
-        return self.failure_memory.failures(catalogue) if self.failure_memory else []
+        return self.publishing_log.failures(catalogue) if self.publishing_log else []
 
     def seconds_left(self, plan: Plan) -> float | None:
         """Return an estimate of when nothing will be missing, or None where nothing goes on."""
@@ -77,16 +77,23 @@ class Project:
         rate = self.store.commit_rate(plan.committed, RealClock().now())
         return len(plan.missing) / rate if rate else None
 
-    def remember(self, stream: PartitionStream) -> None:
-        """Remember what a stream could not commit, so that it backs off, one by one."""
-        if self.failure_memory is None:
+    @contextmanager
+    def claims(self, run_id: str) -> Iterator[RunClaims | None]:
+        """Open the claims of a run; what it neither publishes nor fails is given back."""
+        if self.publishing_log is None:
+            yield None
             return
-        now = RealClock().now()  # back-off is a matter of real time, whatever the data's clock says
-        if stream.failed:
-            reason = str(next(iter(stream.failures.values())))
-            self.failure_memory.note(stream.failed, reason, now)
-        if stream.waiting:
-            self.failure_memory.note_waiting(stream.waiting, "the source is not ready", now)
+        claims = self.publishing_log.of_run(run_id, self.store)
+        try:
+            yield claims
+        finally:
+            claims.close()
+
+    def end_run(self, run_id: str) -> None:
+        """End a run that is known to be dead: it publishes nothing more, also if it is not."""
+        self.store.revoke(run_id)
+        if self.publishing_log is not None:
+            self.publishing_log.end_run(run_id)
 
     def query_of(self, asset_path: Sequence[str]) -> Query:
         """Return the query behind a Dagster asset.

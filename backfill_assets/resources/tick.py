@@ -21,7 +21,7 @@ from backfill_assets.resources.run_requests import (
     in_flight,
     run_request,
 )
-from backfill_assets.stores.failures import backing_off
+from backfill_assets.stores.publishing_log import backing_off
 
 if TYPE_CHECKING:
     import logging
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.partition_sets import PartitionSet
     from backfill_assets.core.plan import Plan
     from backfill_assets.resources.project import Project
-    from backfill_assets.stores.failures import Failure
+    from backfill_assets.stores.publishing_log import Failure
 
 REPORT_SLICE = 2_000  # partitions told to Dagster in one tick, about 1 ms each; a tick has 60 s
 NEWEST_PRIORITY = 10  # overtakes a queue of history, and of runs that people launched
@@ -116,10 +116,10 @@ class Tick:
 
     def _look_at(self, failures: Sequence[Failure], plan: Plan) -> None:
         """Forget failures that are over, and raise the alert for those that need a person."""
-        if self._project.failure_memory is not None:
-            waits = plan.missing | plan.restating
-            over = [f.partition for f in failures if f.partition not in waits]
-            self._project.failure_memory.forget(over)
+        if self._project.publishing_log is not None:
+            stands = plan.committed - plan.restating
+            over = [f.partition for f in failures if f.partition in stands]
+            self._project.publishing_log.forget(over)
         for failure in failures:
             if failure.needs_a_person and failure.partition in plan.missing:
                 self._log.error(
@@ -139,9 +139,7 @@ class Tick:
 
     def _unfinished(self) -> list[dg.DagsterRun]:
         records = unfinished_runs(self._instance, [self._catalogue])
-        failed = fail_abandoned_runs(
-            self._instance, self._project.store, records, now=RealClock().now()
-        )
+        failed = fail_abandoned_runs(self._instance, self._project, records, now=RealClock().now())
         for run_id in failed:
             self._log.warning("Run %s was killed; its work is missing again.", run_id)
         return [r.dagster_run for r in records if r.dagster_run.run_id not in failed]

@@ -99,7 +99,7 @@ class Up:
         with dg.DagsterInstance.from_config(str(self._settings.dagster_home)) as instance:
             failed = fail_abandoned_runs(
                 instance,
-                self._project.store,
+                self._project,
                 every_unfinished_run(instance),
                 now=RealClock().now(),
                 grace=timedelta(0),

@@ -104,7 +104,7 @@ def failed_after(dagster: Dagster, wait: timedelta) -> list[str]:
     """Return which runs are given up when nothing has happened for so long."""
     return fail_abandoned_runs(
         dagster.instance,
-        dagster.project.store,
+        dagster.project,
         unfinished_runs(dagster.instance, [SHOPS]),
         now=datetime.now(UTC) + wait,
     )
@@ -162,7 +162,7 @@ def test_a_new_start_of_everything_gives_no_grace(dagster: Dagster) -> None:
     run = dagster.unfinished(STARTED, [SOLD, REVENUE], NEWEST, started=timedelta(seconds=1))
     failed = fail_abandoned_runs(
         dagster.instance,
-        dagster.project.store,
+        dagster.project,
         unfinished_runs(dagster.instance, [SHOPS]),
         now=datetime.now(UTC),
         grace=timedelta(0),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import psycopg
 import pytest
 
 from backfill_assets.core.cycles import Bounds
-from backfill_assets.stores.failures import ALERT_ATTEMPTS, FailureMemory
+from backfill_assets.resources.clock import RealClock
+from backfill_assets.stores.publishing_log import ALERT_ATTEMPTS, PublishingLog
 
 from .dagster_of_tests import Dagster
 from .small_project import DAY_1, DAY_2, DAY_3, DAY_4, DAY_5, EXPECTED, Shops, a_project, committed
@@ -35,7 +37,7 @@ def project(tmp_path: Path, database: str) -> Project:
     """Shops whose two newest days always fail, with a bound of two days a cycle."""
     source = Shops(failing=set(BOTH_NEWEST))
     made = a_project(tmp_path / "store", source=source, bounds=Bounds(max_days=2))
-    return replace(made, failure_memory=FailureMemory(lambda: database))
+    return replace(made, publishing_log=PublishingLog(lambda: database, RealClock().now))
 
 
 @pytest.fixture
@@ -49,13 +51,15 @@ def source_of(project: Project) -> Shops:
     return source
 
 
-def let_them_be_tried_again(project: Project, times: int) -> None:
-    """Have what failed fail again, in times long past, so that it is due."""
-    memory = project.failure_memory
-    assert memory is not None
-    failed = [failure.partition for failure in memory.failures(project.catalogues[0])]
-    for _ in range(times):
-        memory.note(failed, "again", datetime(2024, 1, 1, tzinfo=UTC))
+def a_day_passes(database: str, *, failing: int = 0) -> None:
+    """Let what failed have failed a day ago, and some more times before."""
+    statement = """
+        UPDATE idempotency_log
+           SET updated_at = updated_at - interval '1 day', spent = spent + %s
+         WHERE status = 'FAILED'
+    """
+    with psycopg.connect(database) as connection:
+        connection.execute(statement, [failing])
 
 
 def test_history_fills_while_the_newest_days_always_fail(
@@ -82,10 +86,10 @@ def test_what_failed_is_not_tried_again_before_its_time_and_the_tick_says_so(
 
 
 def test_what_failed_is_tried_again_when_its_time_has_come(
-    project: Project, dagster: Dagster
+    project: Project, dagster: Dagster, database: str
 ) -> None:
     dagster.complete()
-    let_them_be_tried_again(project, times=1)
+    a_day_passes(database)
     source_of(project).failing = set()
 
     dagster.complete()
@@ -94,10 +98,10 @@ def test_what_failed_is_tried_again_when_its_time_has_come(
 
 
 def test_once_it_is_committed_its_failures_are_forgotten(
-    project: Project, dagster: Dagster
+    project: Project, dagster: Dagster, database: str
 ) -> None:
     dagster.complete()
-    let_them_be_tried_again(project, times=1)
+    a_day_passes(database)
     source_of(project).failing = set()
     dagster.complete()
     dagster.settled()
@@ -109,8 +113,8 @@ def test_losing_the_memory_costs_a_retry_only(
     project: Project, dagster: Dagster, database: str
 ) -> None:
     dagster.complete()
-    memory = FailureMemory(lambda: database)
-    memory.forget([failure.partition for failure in project.failures(project.catalogues[0])])
+    with psycopg.connect(database) as connection:
+        connection.execute("TRUNCATE idempotency_log, idempotency_attempt")
     source_of(project).questions.clear()
 
     dagster.complete()
@@ -120,10 +124,10 @@ def test_losing_the_memory_costs_a_retry_only(
 
 
 def test_an_alert_is_raised_after_a_number_of_attempts_and_trying_goes_on(
-    project: Project, dagster: Dagster
+    project: Project, dagster: Dagster, database: str
 ) -> None:
     dagster.complete()
-    let_them_be_tried_again(project, times=ALERT_ATTEMPTS - 2)
+    a_day_passes(database, failing=ALERT_ATTEMPTS - 2)
     before = [f.needs_a_person for f in project.failures(project.catalogues[0])]
 
     dagster.complete()

@@ -246,6 +246,10 @@ class IdempotencyLog(Transactions):
         """
         return self._ledger.prune(before)
 
+    def close(self) -> None:
+        """Close this thread's connection; the next use opens another."""
+        self._sessions.close()
+
     def _until_done(
         self,
         operation: Operation,

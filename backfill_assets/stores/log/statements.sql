@@ -290,11 +290,12 @@ WITH expired AS (
 SELECT idempotency_key, operation_name FROM ended_log ORDER BY 1, 2;
 
 -- name: end_worker
--- End the attempts of a worker that is known to be dead: they are fenced from now on.
+-- End the attempts of a worker that is known to be dead: they are fenced from now on. It is not
+-- their operations' fault, so each gives its part of the budget back.
 WITH ended_log AS (
     UPDATE idempotency_log
-       SET status = 'FAILED', in_doubt = true, lease_until = NULL, retry_at = %(now)s,
-           updated_at = %(now)s
+       SET status = 'FAILED', in_doubt = true, spent = spent - 1, lease_until = NULL,
+           retry_at = %(now)s, updated_at = %(now)s
      WHERE operation_name = %(operation)s AND status = 'PROCESSING' AND worker = %(worker)s
     RETURNING idempotency_key, operation_name, attempt
 ), ended AS (
