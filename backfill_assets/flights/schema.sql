@@ -105,6 +105,37 @@ SELECT flights.scheduled_day AS date,
   FROM flights.flights
   LEFT JOIN flights.planes USING (tailnum);
 
+-- name: weathered_flights
+-- What the models learn from: one row per scheduled flight, with what could be known about it before
+-- it departed, the weather observed at its airport in the hour of its scheduled departure, and what
+-- became of it. Without an observation, and only there, the weather is null.
+CREATE VIEW flights.weathered_flights AS
+SELECT flights.scheduled_day AS date,
+       flights.origin AS unit,
+       flights.carrier || flights.flight AS flight, -- unique on a day at an airport
+       flights.carrier,
+       flights.dest AS destination,
+       flights.hour * 60 + flights.minute AS departure_minute, -- after midnight, local
+       flights.sched_arr_time / 100 * 60 + flights.sched_arr_time % 100 AS arrival_minute,
+       flights.distance,
+       extract(isodow FROM flights.scheduled_day)::integer AS weekday, -- 1 is Monday
+       -- By day, airport and hour and not by instant: a query for some days reads those days only.
+       count(*) OVER (
+           PARTITION BY flights.scheduled_day, flights.origin, flights.hour
+       ) AS departures_in_hour,
+       weather.temp AS temperature,
+       weather.dewp AS dew_point,
+       weather.humid AS humidity,
+       weather.wind_dir AS wind_direction,
+       weather.wind_speed,
+       weather.wind_gust,
+       weather.precip AS precipitation,
+       weather.pressure,
+       weather.visib AS visibility,
+       flights.arr_delay AS arrival_delay
+  FROM flights.flights
+  LEFT JOIN flights.weather USING (origin, time_hour);
+
 -- name: loaded
 -- One row once everything stands: what was loaded, and how many rows all tables had together.
 CREATE TABLE flights.loaded (

@@ -1,6 +1,7 @@
-"""Dagster's three processes, started together, watched, restarted and stopped.
+"""Dagster's three processes and the model server, started, watched, restarted and stopped.
 
 A code server, the webserver and the daemon, which share the code server: the code is loaded once.
+The model server follows when models are trained.
 Each has a session of its own, so that Ctrl-C in the terminal reaches them in our order only.
 """
 
@@ -43,6 +44,7 @@ class _Child:
 
     name: str
     command: Sequence[str]
+    waits_for: Path | None = None  # it is not started before this file is there
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0  # monotonic
     early_deaths: int = 0
@@ -54,7 +56,7 @@ class _Child:
 
 
 class DagsterProcesses:
-    """Webserver, daemon and code server of one project.
+    """Webserver, daemon, code server and model server of one project.
 
     Args:
         port: Where the webserver listens, on the loopback interface.
@@ -66,6 +68,11 @@ class DagsterProcesses:
         self._record = chosen.home / "processes.json"
         self._socket = _socket_of(self._home)
         self._children = [_Child(name, command) for name, command in self._commands(port).items()]
+        serve = [sys.executable, "-m", "backfill_assets.cli", "serve-models"]
+        # It would have nothing to serve: until models are trained the others get the machine.
+        self._children.append(
+            _Child("model-server", serve, waits_for=chosen.models / "current.json")
+        )
 
     def prepare(self) -> None:
         """Write what Dagster reads at its start, and end what a killed `up` left running."""
@@ -90,7 +97,8 @@ class DagsterProcesses:
         died = []
         for child in self._children:
             if child.process is None:
-                self._start(child)
+                if child.waits_for is None or child.waits_for.exists():
+                    self._start(child)
             elif child.process.poll() is not None and child.age > RESTART_SECONDS:
                 self._note_death(child)
                 died.append(child.name)

@@ -12,7 +12,7 @@ from backfill_assets.core.cycles import Bounds
 from backfill_assets.core.errors import UnknownPartitionError
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.plan import make_plan
-from backfill_assets.core.source import FingerprintedSource
+from backfill_assets.core.source import FingerprintedSource, WaitingSource
 from backfill_assets.resources.clock import RealClock
 
 if TYPE_CHECKING:
@@ -69,6 +69,11 @@ class Project:
     def failures(self, catalogue: Catalogue) -> list[Failure]:
         """Return what is remembered of failed partitions of a catalogue."""
         return self.publishing_log.failures(catalogue) if self.publishing_log else []
+
+    def why_not_ready(self, catalogue: Catalogue) -> str | None:
+        """Return why a source says that nothing of it can be read now, or None."""
+        source = self._source_of(catalogue)
+        return source.why_not_ready() if isinstance(source, WaitingSource) else None
 
     def seconds_left(self, plan: Plan) -> float | None:
         """Return an estimate of when nothing will be missing, or None where nothing goes on."""
@@ -156,11 +161,14 @@ class Project:
         plan = self.plan(requested.catalogue, within=requested, looks_for_changes=stale_only)
         return assign(plan, requested, replace=replace, stale_only=stale_only)
 
+    def _source_of(self, catalogue: Catalogue) -> Source[Any]:
+        return next(d.source for d in self.data_sets if d.catalogue is catalogue)
+
     def _changed(
         self, catalogue: Catalogue, committed: PartitionSet, now: datetime
     ) -> PartitionSet:
         """Return the committed partitions of which the source says something else by now."""
-        source = next(d.source for d in self.data_sets if d.catalogue is catalogue)
+        source = self._source_of(catalogue)
         if not catalogue.look_back_days or not isinstance(source, FingerprintedSource):
             return PartitionSet.empty(catalogue)
         newest = catalogue.latest_closed_day(now)

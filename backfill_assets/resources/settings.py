@@ -54,6 +54,9 @@ class Settings(BaseModel):
     runs_in_flight: int = Field(
         4, gt=0, description="Runs of the sensor that may be unfinished, queued ones included."
     )
+    model_port: int = Field(
+        0, ge=0, lt=1 << 16, description="Where the model server listens; 0 is any free port."
+    )
     tick_seconds: int = Field(10, gt=0, description="Seconds between two ticks of the sensor.")
 
     @field_validator("home", "store")
@@ -93,6 +96,16 @@ class Settings(BaseModel):
     def dagster_home(self) -> Path:
         """Where Dagster keeps what is not in its database."""
         return self.home / "dagster"
+
+    @property
+    def models(self) -> Path:
+        """The folder of the trained models."""
+        return self.home / "models"
+
+    @property
+    def model_server_address(self) -> Path:
+        """The file that says where the model server listens."""
+        return self.home / "model-server.json"
 
     @property
     def bounds(self) -> Bounds:

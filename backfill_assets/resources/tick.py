@@ -98,9 +98,10 @@ class Tick:
             looks_for_changes=True,
         )
         self._look_at(failures, plan)
-        cycles = self._cycles_to_launch(plan, runs, hints)
+        waits = self._why_source_waits(plan)
+        cycles = [] if waits else self._cycles_to_launch(plan, runs, hints)
         requests = [self._request(cycle, plan.latest_closed_day) for cycle in cycles]
-        if not cycles and not plan.work:
+        if not cycles and not plan.work and not waits:
             requests += self._restating_requests(plan, runs)
         if any(_is_newest(cycle, plan.latest_closed_day) for cycle in cycles):
             hints = replace(hints, newest_day=plan.latest_closed_day.isoformat())
@@ -110,9 +111,19 @@ class Tick:
                 hints = self._look_at_coverage(plan, hints, requests)
         return dg.SensorResult(
             run_requests=requests,
-            skip_reason=None if requests else dg.SkipReason(why_nothing(plan, runs, failures)),
+            skip_reason=None
+            if requests
+            else dg.SkipReason(waits or why_nothing(plan, runs, failures)),
             cursor=json.dumps(asdict(hints)),
         )
+
+    def _why_source_waits(self, plan: Plan) -> str | None:
+        """Return why no run is launched though there is work, or None: a run would only wait."""
+        if not plan.work and not plan.restating:
+            return None
+        reason = self._project.why_not_ready(self._catalogue)
+        left = len(plan.work) + len(plan.restating)
+        return reason and f"{left} partitions wait for their source: {reason}"
 
     def _look_at(self, failures: Sequence[Failure], plan: Plan) -> None:
         """Forget failures that are over, and raise the alert for those that need a person."""

@@ -1,0 +1,144 @@
+"""What a server answered to requests with an idempotency key, kept in PostgreSQL.
+
+The reply, its key and what the request did commit in one transaction. While it is open a lock of
+the database says that the first request is at work; a server that dies leaves neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from backfill_assets.stores.postgres.connections import Target, connect
+from backfill_assets.stores.sql import load_statements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from backfill_assets.core.operations import Json
+
+_STATEMENTS = load_statements("backfill_assets.stores", "http_replies.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer over HTTP; its body is sent as JSON."""
+
+    status: int
+    body: Json
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the same request gets it again: a refusal may be another one next time."""
+        return 200 <= self.status < 300
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The request was done before; what was answered then."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """The first request with the key is at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReused:
+    """The key came with another request before."""
+
+
+Answer = Reply | Replayed | InProgress | KeyReused
+
+
+class StoredReplies:
+    """The replies of one service.
+
+    Args:
+        url: Gives the address of the database; asked whenever a connection is opened.
+        service: Names the server; keys of different services do not meet.
+    """
+
+    def __init__(self, url: Callable[[], str], service: str) -> None:
+        self._url = url
+        self._service = service
+        self._local = threading.local()
+
+    def answer(
+        self, key: str, fingerprint: str, act: Callable[[psycopg.Connection], Reply]
+    ) -> Answer:
+        """Do a request, unless it was done or is being done; what it did commits with the reply.
+
+        A crash leaves both or neither. A reply that is not kept, or an error, leaves nothing.
+
+        Args:
+            act: Does the request; what it writes over the connection commits with the reply.
+
+        Raises:
+            PostgresError: the database is not reached.
+            psycopg.Error: it was lost meanwhile; the same request tells what became of it.
+        """
+        names = {"service": self._service, "key": key}
+        try:
+            connection = self._connection()
+            with connection.transaction() as transaction:
+                if not _only(connection.execute(_STATEMENTS["begin"], names)):
+                    return InProgress()
+                row = connection.execute(_STATEMENTS["read"], names).fetchone()
+                if row is not None:
+                    known, status, body = row
+                    return Replayed(Reply(status, body)) if known == fingerprint else KeyReused()
+                reply = act(connection)
+                if not reply.is_kept:
+                    raise psycopg.Rollback(transaction)
+                values = {"fingerprint": fingerprint, "status": reply.status}
+                connection.execute(
+                    _STATEMENTS["keep"], {**names, **values, "body": Jsonb(reply.body)}
+                )
+        except psycopg.OperationalError:
+            self.close()
+            raise
+        return reply
+
+    def prune(self, before: datetime) -> int:
+        """Forget replies from before an instant; return how many."""
+        values = {"service": self._service, "before": before}
+        return self._connection().execute(_STATEMENTS["forget"], values).rowcount
+
+    def close(self) -> None:
+        """Close this thread's connection; the next use opens another."""
+        connection: psycopg.Connection | None = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    def _connection(self) -> psycopg.Connection:
+        """Return this thread's connection: a server's threads live long, and are few."""
+        connection: psycopg.Connection | None = getattr(self._local, "connection", None)
+        if connection is None or connection.closed:
+            target = Target(
+                url=self._url(),
+                name="the database of the stored replies",
+                password=None,
+                remedy="Correct BACKFILL_DATABASE_URL, or allow the login",
+            )
+            connection = connect(target)
+            # Two threads may make the table in the same moment: one of them is told so.
+            with contextlib.suppress(errors.DuplicateTable, errors.UniqueViolation):
+                connection.execute(_STATEMENTS["create"])
+            self._local.connection = connection
+        return connection
+
+
+def _only(cursor: psycopg.Cursor) -> bool:
+    row = cursor.fetchone()
+    return row is not None and bool(row[0])
