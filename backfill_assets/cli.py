@@ -6,6 +6,7 @@ no: something is missing, or a file is not sound.
 
 from __future__ import annotations
 
+import getpass
 import json
 import sys
 from datetime import datetime
@@ -23,6 +24,7 @@ from backfill_assets.core.errors import (
     SettingsError,
 )
 from backfill_assets.core.plan import State
+from backfill_assets.core.sagas import Choice, SagaStatus  # noqa: TC001 - typer, as above
 from backfill_assets.core.selection import FORM
 from backfill_assets.defs.bindings import SCORING, project
 from backfill_assets.resources import operations, pruning, terminal
@@ -37,15 +39,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backfill_assets.core.plan import Plan
+    from backfill_assets.resources.saga_desk import SagaDesk
     from backfill_assets.stores.publishing_log import Failure
 
 NO = 3  # exit code: the answer is no
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+saga_app = typer.Typer(no_args_is_help=True, help="Look at sagas, and decide about them.")
+app.add_typer(saga_app, name="saga")
 _out = Console()
 _err = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+SagaId = Annotated[str, typer.Argument(metavar="SAGA", help="Its name, a slash, its key.")]
+Why = Annotated[str, typer.Option(help="Why; it stands in the saga's journal.")]
+Who = Annotated[str | None, typer.Option(help="Who decides; your login, unless said.")]
 
 
 @app.command()
@@ -220,6 +228,63 @@ def sweep() -> None:
     _out.print(f"{project().store.sweep()} dead attempts removed")
 
 
+@saga_app.command("list")
+def list_sagas(
+    status: Annotated[SagaStatus | None, typer.Option(help="Only those that stand so.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """List sagas, the newest first."""
+    found = _desk().sagas.find(statuses=[status] if status else [])
+    if as_json:
+        _print_json([terminal.saga_facts(saga) for saga in found])
+    for saga in [] if as_json else found:
+        terminal.print_saga(_out, saga)
+    raise typer.Exit(NO if any(saga.question for saga in found) else 0)
+
+
+@saga_app.command("show")
+def show_saga(saga: SagaId, *, as_json: Json = False) -> None:
+    """Show everything that is known of a saga, and the command for each choice that is open."""
+    case = _desk().sagas.case_file(saga)
+    if as_json:
+        _print_json(case.facts())
+    else:
+        _out.print(case.markdown(), soft_wrap=True, markup=False, highlight=False)
+
+
+@saga_app.command("decide")
+def decide_saga(
+    saga: SagaId,
+    choice: Annotated[Choice, typer.Argument(help="One of those that `saga show` names.")],
+    version: Annotated[int, typer.Option(help="Of the case file that you looked at.")],
+    why: Why,
+    who: Who = None,
+    step: Annotated[str | None, typer.Option(help="Which of several; with replace.")] = None,
+    arguments: Annotated[str | None, typer.Option(help="Of replace: JSON.")] = None,
+    receipt: Annotated[str | None, typer.Option(help="Of accept: JSON.")] = None,
+) -> None:
+    """Decide about a saga that waits for a person, and drive it on."""
+    _desk().decide(
+        saga,
+        version,
+        choice,
+        who=_person(who),
+        why=why,
+        step=step,
+        arguments=arguments,
+        receipt=receipt,
+    )
+    _print_driven(saga)
+
+
+@saga_app.command("cancel")
+def cancel_saga(saga: SagaId, why: Why, who: Who = None) -> None:
+    """Have everything undone that a saga did, also one that is completed."""
+    _desk().cancel(saga, who=_person(who), why=why)
+    _print_driven(saga)
+
+
 @app.command()
 def serve_models() -> None:
     """Answer requests for scores, on this machine. `up` starts this when models are trained."""
@@ -239,6 +304,29 @@ def main() -> None:
     except (BackfillAssetsError, PostgresError) as error:
         _err.print(f"{type(error).__name__}: {error}", style="red", soft_wrap=True, highlight=False)
         sys.exit(1)
+
+
+def _desk() -> SagaDesk:
+    desk = project().saga_desk
+    if desk is None:
+        message = "this project has no sagas; name some in defs/bindings.py"
+        raise SettingsError(message)
+    return desk
+
+
+def _person(who: str | None) -> str:
+    try:
+        return who or getpass.getuser()
+    except (KeyError, OSError):
+        message = "--who: this machine does not know your login; say who decides"
+        raise SettingsError(message) from None
+
+
+def _print_driven(saga_id: str) -> None:
+    """Drive a saga, and print where it stands; the answer is no while it asks."""
+    driven = _desk().drive(saga_id)
+    terminal.print_saga(_out, driven)
+    raise typer.Exit(NO if driven.question else 0)
 
 
 def _plans(at: str | None) -> list[Plan]:

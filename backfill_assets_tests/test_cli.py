@@ -233,6 +233,50 @@ def test_a_state_is_explained_as_json_too(run: Any, store: LocalPartitionStore) 
     assert facts(out)["partition"] == ONE
 
 
+class TestOperations:
+    """Hold, release and restate: what they do to the files, and what they say."""
+
+    def test_a_hold_withdraws_until_it_is_released(
+        self, run: Any, store: LocalPartitionStore
+    ) -> None:
+        publish(store, *TWO_DAYS)
+        chosen = "flights/carrier/departures/2013-01-02/*"
+
+        assert run("hold", chosen, "--reason", "runway works") == (0, "Held 2 partitions\n", "")
+        assert run("plan", "--explain", ONE)[1].startswith(f"{ONE} is held: runway works\n")
+        assert run("plan")[0] == 0  # what is held is not missing
+        assert run("hold", chosen, "--reason", "again")[1] == (
+            "Held 0 partitions, 2 were so before\n"
+        )
+
+        assert run("release", chosen) == (0, "Released 2 partitions\n", "")
+        assert run("plan")[0] == 3
+        assert len(store.scan(FLIGHTS).committed) == EXPECTED - 2
+
+    def test_a_wish_to_restate_leaves_the_files_until_it_is_fulfilled(
+        self, run: Any, store: LocalPartitionStore
+    ) -> None:
+        publish(store, *TWO_DAYS)
+
+        assert run("restate", ONE) == (0, "To be restated: 1 partitions\n", "")
+
+        assert [str(p) for p in store.scan(FLIGHTS).restating] == [ONE]
+        assert len(store.scan(FLIGHTS).committed) == EXPECTED
+        assert run("plan")[0] == 0
+
+    @pytest.mark.parametrize("command", [("hold", "--reason", "why"), ("release",), ("restate",)])
+    def test_what_names_nothing_is_refused_in_a_sentence(
+        self, run: Any, store: LocalPartitionStore, command: tuple[str, ...]
+    ) -> None:
+        publish(store, *TWO_DAYS)
+
+        code, out, err = run(*command, "flights/carrier/departures/2013-01-02/LHR")
+
+        assert (code, out) == (1, "")
+        assert sentence(err) == ("UnknownPartitionError: unit 'LHR': there are 'EWR', 'JFK', 'LGA'")
+        assert len(store.scan(FLIGHTS).committed) == EXPECTED
+
+
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     ("partition", "complaint"),

@@ -80,6 +80,9 @@ def _check_unit(name: str) -> None:
     if not name.isprintable():
         message = f"unit {name!r}: has characters that cannot be seen; remove them"
         raise CatalogueError(message)
+    if name == "*":
+        message = "unit '*': it means every unit where partitions are named; rename it"
+        raise CatalogueError(message)
     for text in _NOT_IN_KEYS:
         if text in name:
             message = (

@@ -11,7 +11,12 @@ import dagster as dg
 
 from backfill_assets.core.catalogue import Catalogue, Grid
 from backfill_assets.core.cycles import Bounds
-from backfill_assets.core.errors import PartitionsRefusedError, SourceError, SourceNotReadyError
+from backfill_assets.core.errors import (
+    PartitionsRefusedError,
+    SourceError,
+    SourceNotReadyError,
+    UnknownPartitionError,
+)
 from backfill_assets.core.partitions import Query
 from backfill_assets.defs.partitions import partitions_definition
 from backfill_assets.resources.event_log import automatic_events_deferred
@@ -88,7 +93,11 @@ def _finish(stream: PartitionStream) -> None:
 def _stream(
     project: Project, data_set: DataSet, queries: Sequence[Query], tags: Mapping[str, str]
 ) -> PartitionStream:
-    requested = requested_partitions(data_set.catalogue, queries, tags)
+    try:
+        requested = requested_partitions(data_set.catalogue, queries, tags)
+    except UnknownPartitionError as error:
+        message = f"{error}. The run was asked for under another catalogue; launch it anew"
+        raise dg.Failure(message, allow_retries=False) from None
     return PartitionStream(
         assignment=project.assignment(
             requested,

@@ -1,4 +1,4 @@
-"""Which data sets the project has, and the project that this process's settings describe.
+"""Which data sets and sagas the project has, and the project that this process's settings describe.
 
 To put your own data in, write a catalogue and a source, and name them here.
 """
@@ -18,6 +18,7 @@ from backfill_assets.flights.models.source import ScoredFlights
 from backfill_assets.flights.source import FlightsSource
 from backfill_assets.resources.clock import RealClock, make_clock
 from backfill_assets.resources.project import DataSet, Project
+from backfill_assets.resources.saga_desk import open_saga_desk
 from backfill_assets.resources.settings import (
     Settings,
     log_database_url,
@@ -26,6 +27,7 @@ from backfill_assets.resources.settings import (
 )
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets.stores.publishing_log import PublishingLog
+from backfill_assets.stores.sagas.actions import SagaRegistry
 
 SCORING = Scoring(
     source_url=source_database_url,
@@ -44,6 +46,8 @@ DATA_SETS = (
     ),
     DataSet(FLIGHT_MODELS, ScoredFlights(SCORING)),  # of the flights that the first one loads
 )
+
+SAGAS = SagaRegistry(definitions=())
 
 
 @lru_cache(maxsize=1)
@@ -68,4 +72,7 @@ def project_of(chosen: Settings) -> Project:
         bounds=chosen.bounds,
         runs_in_flight=chosen.runs_in_flight,
         tick_seconds=chosen.tick_seconds,
+        saga_desk=open_saga_desk(
+            log_database_url, SAGAS, clock=RealClock().now, webhook=chosen.alert_webhook
+        ),
     )

@@ -1,21 +1,24 @@
-"""Asset checks: does the grid say what the files say?
+"""Asset checks: do the grid, and the log database, say what the files say?
 
 Dagster cannot take one partition's green back. Where a partition that it shows as materialized has
 no sound file, or is held, these fail and name it. The event log is asked for display only.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import dagster as dg
 
 from backfill_assets.core.catalogue import Catalogue
 from backfill_assets.core.partitions import Query
 from backfill_assets.defs.assets import IO_MANAGER
+from backfill_assets.resources.log_agreement import disagreements
 from backfill_assets.resources.project import Project
 from backfill_assets.resources.run_requests import asset_key
 from backfill_assets.resources.soundness import Soundness
 
 CHECK_NAME = "grid_agrees_with_files"
+LOG_CHECK_NAME = "log_agrees_with_files"
 NAMED = 20  # partitions that a result names of each kind before it counts the rest
 
 
@@ -39,6 +42,23 @@ def partition_checks(project: Project, catalogue: Catalogue) -> dg.AssetChecksDe
     return checks
 
 
+def log_check(project: Project, catalogue: Catalogue) -> dg.AssetChecksDefinition:
+    """Return the check of what the log database says about a catalogue against its files."""
+
+    @dg.asset_check(
+        name=LOG_CHECK_NAME,
+        asset=dg.AssetKey([catalogue.name, "coverage"]),
+        description="What the log database says about partitions is what the files say.",
+        # For the attempt that comes with it, whose lock tells whether the run is alive.
+        required_resource_keys={IO_MANAGER},
+    )
+    def log_agrees_with_files() -> dg.AssetCheckResult:
+        found = {kind: names for kind, names in disagreements(project, catalogue).items() if names}
+        return dg.AssetCheckResult(passed=not found, **_told(found))
+
+    return log_agrees_with_files
+
+
 def _spec(query: Query) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
         CHECK_NAME,
@@ -53,12 +73,16 @@ def _spec(query: Query) -> dg.AssetCheckSpec:
 def _result(query: Query, faults: dict[str, list[str]]) -> dg.AssetCheckResult:
     found = {kind: names for kind, names in faults.items() if names}
     return dg.AssetCheckResult(
-        passed=not found,
-        asset_key=asset_key(query),
-        check_name=CHECK_NAME,
-        description="; ".join(f"{len(names)} {kind}" for kind, names in found.items()) or "agrees",
-        metadata={kind: dg.MetadataValue.md(_listed(names)) for kind, names in found.items()},
+        passed=not found, asset_key=asset_key(query), check_name=CHECK_NAME, **_told(found)
     )
+
+
+def _told(found: dict[str, list[str]]) -> dict[str, Any]:
+    return {
+        "description": "; ".join(f"{len(names)} {kind}" for kind, names in found.items())
+        or "agrees",
+        "metadata": {kind: dg.MetadataValue.md(_listed(names)) for kind, names in found.items()},
+    }
 
 
 def _listed(names: Iterable[str]) -> str:

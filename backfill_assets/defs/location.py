@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from backfill_assets.defs.assets import IO_MANAGER, partition_assets
-from backfill_assets.defs.checks import partition_checks
+from backfill_assets.defs.checks import log_check, partition_checks
 from backfill_assets.defs.coverage import coverage_asset
 from backfill_assets.defs.jobs import partition_jobs
 from backfill_assets.defs.operations import operation_jobs
 from backfill_assets.defs.reports import reports
+from backfill_assets.defs.sagas import SagaDefinitions, saga_definitions
 from backfill_assets.defs.sensors import missing_partitions_sensor
 from backfill_assets.resources.partition_io_manager import partition_io_manager
 
@@ -22,16 +23,35 @@ if TYPE_CHECKING:
 def build_definitions(project: Project) -> dg.Definitions:
     """Return the definitions of a project; nothing is opened, started or connected to."""
     jobs = {catalogue.name: partition_jobs(catalogue) for catalogue in project.catalogues}
+    sagas = _sagas(project)
     return dg.Definitions(
         assets=[
             *partition_assets(project),
             *(coverage_asset(project, catalogue) for catalogue in project.catalogues),
             *reports(project),
+            *sagas.assets,
         ],
-        asset_checks=[partition_checks(project, catalogue) for catalogue in project.catalogues],
-        jobs=[*(job for each in jobs.values() for job in each), *operation_jobs(project)],
-        sensors=[missing_partitions_sensor(project, c, jobs[c.name]) for c in project.catalogues],
+        asset_checks=[
+            *(partition_checks(project, catalogue) for catalogue in project.catalogues),
+            *(log_check(project, catalogue) for catalogue in project.catalogues),
+            *sagas.checks,
+        ],
+        jobs=[
+            *(job for each in jobs.values() for job in each),
+            *operation_jobs(project),
+            *sagas.jobs,
+        ],
+        sensors=[
+            *(missing_partitions_sensor(project, c, jobs[c.name]) for c in project.catalogues),
+            *sagas.sensors,
+        ],
         resources={IO_MANAGER: partition_io_manager(project)},
         # A process for each step would cost seconds; a run has a few steps of many partitions.
         executor=dg.in_process_executor,
     )
+
+
+def _sagas(project: Project) -> SagaDefinitions:
+    if project.saga_desk is None:
+        return SagaDefinitions([], [], [], [])
+    return saga_definitions(project.saga_desk, project.tick_seconds)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.source import Source
     from backfill_assets.core.store import PartitionStore
     from backfill_assets.resources.clock import Clock
+    from backfill_assets.resources.saga_desk import SagaDesk
     from backfill_assets.stores.publishing_log import Failure, PublishingLog, RunClaims
 
 
@@ -51,6 +52,7 @@ class Project:
         publishing_log: The attempts at partitions, or None where none are written down.
         runs_in_flight: How many history runs of the sensor may be unfinished at once.
         tick_seconds: The least time between two ticks of the sensor.
+        saga_desk: Its sagas and alerts, or None where it has none.
     """
 
     data_sets: Sequence[DataSet]
@@ -60,6 +62,7 @@ class Project:
     bounds: Bounds = field(default_factory=Bounds)
     runs_in_flight: int = 2
     tick_seconds: int = 10
+    saga_desk: SagaDesk | None = None
 
     @property
     def catalogues(self) -> list[Catalogue]:

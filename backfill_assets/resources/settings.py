@@ -58,6 +58,12 @@ class Settings(BaseModel):
         0, ge=0, lt=1 << 16, description="Where the model server listens; 0 is any free port."
     )
     tick_seconds: int = Field(10, gt=0, description="Seconds between two ticks of the sensor.")
+    alert_webhook: str | None = Field(
+        None,
+        repr=False,  # it may hold a token
+        pattern="^https?://",
+        description="Gets every alert as JSON; alerts are logged in any case.",
+    )
 
     @field_validator("home", "store")
     @classmethod

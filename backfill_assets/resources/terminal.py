@@ -1,4 +1,4 @@
-"""How plans, coverages and leftovers look in a terminal."""
+"""How plans, coverages, leftovers and sagas look in a terminal."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from backfill_assets.core.cycles import Bounds
     from backfill_assets.core.plan import Plan
+    from backfill_assets.stores.sagas.rows import Saga
 
 CYCLES_SHOWN = 5
 PATHS_SHOWN = 10  # of each kind; --json has them all
@@ -119,3 +120,26 @@ def print_paths(out: Console, lines: Iterable[str], count: int) -> None:
         )
     if count > PATHS_SHOWN:
         out.print(f"  and {count - PATHS_SHOWN} more; --json names them all")
+
+
+def saga_facts(saga: Saga) -> dict[str, Any]:
+    """Return a line about a saga in values that JSON can carry."""
+    return {
+        "saga": saga.saga_id,
+        "status": str(saga.status),
+        "version": saga.version,
+        "due_at": None if saga.due_at is None else saga.due_at.isoformat(),
+        "question": None if saga.question is None else saga.question.reason,
+        "created_at": saga.created_at.isoformat(),
+        "updated_at": saga.updated_at.isoformat(),
+    }
+
+
+def print_saga(out: Console, saga: Saga) -> None:
+    """Print a line about a saga, and what it asks."""
+    since = f"{saga.updated_at:%Y-%m-%d %H:%M:%S}"
+    line = f"{saga.saga_id} is {saga.status} since {since} UTC, version {saga.version}"
+    out.print(line, soft_wrap=True, highlight=False, markup=False)
+    if saga.question is not None:
+        asked = f"  {saga.question.reason}; `backfill-assets saga show {saga.saga_id}`"
+        out.print(asked, soft_wrap=True, highlight=False, markup=False)

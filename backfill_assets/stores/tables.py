@@ -63,9 +63,10 @@ def conform(partition: Partition, frame: pa.Table | pd.DataFrame) -> pa.Table:
             row belongs to another partition.
     """
     schema = schema_of(partition.query)
-    table = as_table(str(partition), frame)
-    _check_columns(partition, table, schema)
-    columns = [_column(partition, table, field) for field in schema]
+    where = str(partition)  # once: it is for messages only, and whole histories come through here
+    table = as_table(where, frame)
+    _check_columns(where, partition, table, schema)
+    columns = [_column(where, partition, table, field) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -174,21 +175,22 @@ def _kind(data_type: pa.DataType) -> str:
     return "date" if types.is_date(data_type) or types.is_timestamp(data_type) else str(data_type)
 
 
-def _check_columns(partition: Partition, table: pa.Table, schema: pa.Schema) -> None:
-    missing = {partition.query.category, VALUE} - set(table.column_names)
-    unknown = set(table.column_names) - set(schema.names)
-    if missing or unknown:
+def _check_columns(where: str, partition: Partition, table: pa.Table, schema: pa.Schema) -> None:
+    names = set(table.column_names)
+    if not {partition.query.category, VALUE} <= names <= set(schema.names):
         found = ", ".join(table.column_names)
-        message = f"{partition}: found columns {found}; expected {', '.join(schema.names)}"
+        message = f"{where}: found columns {found}; expected {', '.join(schema.names)}"
         raise SourceError(message)
 
 
-def _column(partition: Partition, table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+def _column(
+    where: str, partition: Partition, table: pa.Table, field: pa.Field
+) -> pa.ChunkedArray | pa.Array:
     own = {"date": partition.day, "unit": partition.unit}.get(field.name)
     if own is not None and field.name not in table.column_names:
         return pa.repeat(pa.scalar(own, field.type), table.num_rows)
-    column = cast(str(partition), table.column(field.name), field)
+    column = cast(where, table.column(field.name), field)
     if own is not None and (strange := set(column.unique().to_pylist()) - {own}):
-        message = f"{partition}: a row has {field.name} {strange.pop()!r}; it belongs elsewhere"
+        message = f"{where}: a row has {field.name} {strange.pop()!r}; it belongs elsewhere"
         raise SourceError(message)
     return column

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
@@ -28,9 +29,16 @@ class Pages:
         """Go to a page of Dagster's."""
         self.page.goto(f"{self.address}/{path}")
 
-    def grid(self, asset: str = "carrier/departures") -> None:
+    def answer(self) -> bool:
+        """Return whether the webserver answers already."""
+        try:
+            return bool(self.page.request.get(f"{self.address}/server_info").ok)
+        except PlaywrightError:
+            return False
+
+    def grid(self, asset: str = "flights/carrier/departures") -> None:
         """Open the partitions of an asset."""
-        self.open(f"assets/flights/{asset}?view=partitions")
+        self.open(f"assets/{asset}?view=partitions")
 
     def expect_cells(self, state: str, count: int) -> None:
         """Wait until the grid counts that many partitions of a state."""
@@ -49,6 +57,22 @@ class Pages:
         dialog.get_by_role("button", name="Launch backfill").click()
         expect(dialog).to_be_hidden()
         return str(self._backfills()[0]["id"])
+
+    def launch_one(self, day: str, unit: str) -> None:
+        """Launch one partition; its unit is typed, and then picked from what is found."""
+        self.page.get_by_role("button", name="Materialize").first.click()
+        dialog = self.page.get_by_role("dialog").first
+        days = dialog.get_by_role("textbox").first
+        days.fill(day)
+        days.press("Enter")
+        dialog.get_by_text("Select a partition").click()
+        found = self.page.locator(".dagster-popover").last
+        found.get_by_placeholder("Filter partitions").fill(unit)
+        expect(found.get_by_text("Select all (1)")).to_be_visible()
+        found.get_by_text(unit, exact=True).first.click()
+        dialog.get_by_text("Launch runs to materialize").click()
+        dialog.get_by_role("button", name="Launch 1 run").click()
+        expect(dialog).to_be_hidden(timeout=RUN_MS)  # without a queue, the run begins first
 
     def expect_backfill(self, backfill: str, status: str) -> None:
         """Wait until a backfill has come to its end, and look at its page."""

@@ -83,7 +83,7 @@ class Product:
     """One home, and the `up` that a test started on it.
 
     Attributes:
-        settings: More variables ``BACKFILL_…``.
+        settings: More variables of the environment.
     """
 
     home: Path
@@ -101,7 +101,8 @@ class Product:
     @property
     def store(self) -> LocalPartitionStore:
         """The product's store, seen from here."""
-        return LocalPartitionStore(self.home / "store", [FLIGHTS])
+        protocol = self.settings.get("BACKFILL_COMMIT_PROTOCOL", "link")
+        return LocalPartitionStore(self.home / "store", [FLIGHTS], commit_protocol=protocol)
 
     @property
     def output(self) -> str:

@@ -2,6 +2,9 @@
 
 Each look notes the files that are new. A file that was seen once never changes again: neither its
 inode nor its time nor its size, which means that nothing wrote it a second time or in place.
+
+Where partitions are linked into place, every file that stands is looked at; where markers commit
+them, the data of those that are committed.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from backfill_assets.stores.files.identity import NAME
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -38,6 +41,7 @@ class Watcher:
 
     Attributes:
         sizes: What size the file of each path must have, by path below the root.
+        stamps: Lists what there is to be seen.
         seen: The stamp with which each file was first seen.
         wrong: What should not have been seen.
         verified: How many files were read right when they were first seen.
@@ -46,6 +50,7 @@ class Watcher:
     store: LocalPartitionStore
     sizes: Mapping[str, int]
     choice: random.Random
+    stamps: Callable[[LocalPartitionStore], Iterator[tuple[str, Stamp]]]
     seen: dict[str, Stamp] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     verified: int = 0
@@ -77,7 +82,7 @@ class Watcher:
     def look(self) -> None:
         """Look at every file once."""
         new = []
-        for path, stamp in stamps(self.store.root):
+        for path, stamp in self.stamps(self.store):
             first = self.seen.get(path)
             if first is None:
                 self.seen[path] = stamp
@@ -115,11 +120,31 @@ def stamps(root: Path) -> Iterator[tuple[str, Stamp]]:
             if folder == str(root) and name == NAME:
                 continue
             path = os.path.join(folder, name)  # noqa: PTH118 - text, for speed
-            found = os.lstat(path)
-            yield (
-                os.path.relpath(path, root),
-                (found.st_ino, found.st_mtime_ns, found.st_size),
-            )
+            yield os.path.relpath(path, root), _stamp(path)
+
+
+def stamps_of_files(store: LocalPartitionStore) -> Iterator[tuple[str, Stamp]]:
+    """Yield each file that stands, whatever it is."""
+    yield from stamps(store.root)
+
+
+def stamps_of_committed(store: LocalPartitionStore) -> Iterator[tuple[str, Stamp]]:
+    """Yield the data of each committed partition."""
+    for path, file in committed_files(store):
+        yield path, _stamp(file)
+
+
+def committed_files(store: LocalPartitionStore) -> Iterator[tuple[str, str]]:
+    """Yield the data file of each committed partition, after the path that a link would have."""
+    if store.exists():
+        for partition in store.scan(FLIGHTS).committed:
+            folder = f"{'/'.join(partition.query.asset_path)}/v1/{partition.day}"
+            yield f"{folder}/{partition.unit}.parquet", store.location(partition)
+
+
+def _stamp(path: str) -> Stamp:
+    found = os.lstat(path)
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def partition_at(path: str) -> Partition:

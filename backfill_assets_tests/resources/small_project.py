@@ -121,9 +121,10 @@ def a_project(
     now: datetime = NOW,
     bounds: Bounds | None = None,
     runs_in_flight: int = 2,
+    commit_protocol: str = "link",
 ) -> Project:
     """Return a project whose store is at a folder; it is begun where there is no folder yet."""
-    store = LocalPartitionStore(root, [catalogue])
+    store = LocalPartitionStore(root, [catalogue], commit_protocol=commit_protocol)
     if not root.exists():
         store.prepare()
     return Project(

@@ -10,14 +10,21 @@ import contextlib
 import os
 import shutil
 import tempfile
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from backfill_assets.core.catalogue import Catalogue, Category, Unit, ValueType
 from backfill_assets.core.cycles import Bounds, Cycle
@@ -25,6 +32,7 @@ from backfill_assets.resources.clock import FixedClock
 from backfill_assets.resources.partition_stream import PartitionStream
 from backfill_assets.resources.project import DataSet, Project
 from backfill_assets.stores.files.local import LocalPartitionStore
+from backfill_assets.stores.publishing_log import PublishingLog
 
 from .small_project import NOW, Shops, a_catalogue
 
@@ -63,6 +71,9 @@ class Killer:
 
 class Histories(RuleBasedStateMachine):
     """One store over days in which everything happens to it."""
+
+    log: PublishingLog | None = None
+    runs = 0
 
     @initialize()
     def begin(self) -> None:
@@ -202,16 +213,25 @@ class Histories(RuleBasedStateMachine):
             bounds=Bounds(),
             asked_by_person=False,
         )
-        with self.project.store.attempt("run") as attempt:
+        self.runs += 1
+        run_id = f"run-{self.runs:06}"
+        with self.project.store.attempt(run_id) as attempt:
+            if self.log is not None:
+                stream.claims = self.log.of_run(run_id, self.project.store)
             for group in stream.groups():
                 for partition, table in group:
                     attempt.stage(partition, table)
                 published = attempt.publish(replace=stale_only)
                 stream.note_committed([file.partition for file in published])
+                if stream.claims is not None:
+                    stream.claims.complete({f.partition: f.record.digest for f in published})
                 for file in published:
                     if str(file.partition) in wished:
                         self.known[str(file.partition)] = file.record.digest
+            if stream.claims is not None:
+                stream.claims.close()  # a run that is killed does not come here
         stream.finish()
+        assert not stream.busy, "a dead run keeps its work"
 
     def _digests(self, committed: PartitionSet) -> dict[str, str]:
         return {str(p): self.project.store.verify(p).digest for p in committed}
@@ -242,3 +262,22 @@ HISTORIES = settings(
 )
 TestHistories = Histories.TestCase
 TestHistories.settings = HISTORIES
+
+
+# A process that is killed closes no connection.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_histories_under_the_log_which_is_lost_now_and_then(database: str) -> None:
+    class Logged(Histories):
+        log = PublishingLog(lambda: database, lambda: datetime.now(UTC))
+
+        @rule()
+        def the_log_is_lost(self) -> None:
+            with psycopg.connect(database) as connection:
+                connection.execute("TRUNCATE idempotency_log, idempotency_attempt")
+
+        def teardown(self) -> None:
+            super().teardown()
+            self.the_log_is_lost()  # the next history has a store of its own
+
+    assert Logged.log.failures(a_catalogue()) == []  # its tables are made when they are asked
+    run_state_machine_as_test(Logged, settings=settings(HISTORIES, max_examples=40))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -21,12 +22,13 @@ from backfill_assets_tests.resources.small_project import (
     SHOPS,
     SOLD,
     Shops,
+    a_catalogue,
     a_project,
+    fill,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from backfill_assets.resources.project import Project
 
@@ -76,6 +78,7 @@ def load(
     *,
     partitions: dg.PartitionsDefinition[Any] | None,
     mapping: dg.PartitionMapping | None = None,
+    grid: dg.PartitionsDefinition[Any] | None = None,
 ) -> Any:
     """Return what an asset downstream of ``shops/article/sold`` is given, or what its run said."""
     given: list[Any] = []
@@ -91,7 +94,7 @@ def load(
     )
     upstream = dg.AssetSpec(
         asset_key(SOLD),
-        partitions_def=partitions_definition(SHOPS, GRID),
+        partitions_def=grid or partitions_definition(SHOPS, GRID),
         metadata={"dagster/io_manager_key": "partitions"},
     )
     with dg.DagsterInstance.ephemeral() as instance:
@@ -125,6 +128,28 @@ def test_a_reader_of_a_day_gets_one_frame_of_all_its_units_in_catalogue_order(
         "article": ["A0", "A1", "A0", "A1"],
         "value": [205, 206, 204, 205],
     }
+
+
+def test_a_reader_of_a_month_gets_all_days_and_units_of_it_or_is_told_what_is_missing(
+    root: Path,
+) -> None:
+    catalogue = a_catalogue(last_day=date(2024, 3, 31))
+    project = a_project(root, catalogue=catalogue, now=datetime(2024, 4, 2, tzinfo=UTC))
+    fill(project)
+    grid = partitions_definition(catalogue, catalogue.grids[0])
+    months = dg.MonthlyPartitionsDefinition(
+        "2024-03-01", timezone="Europe/Paris", end_date="2024-04-01"
+    )
+    march = {"dagster/partition": "2024-03-01"}
+
+    frame = load(project, pd.DataFrame, march, partitions=months, grid=grid)
+
+    assert len(frame) == 2 * (31 * 3 - 1)  # two articles, 31 days, Nice from the second day on
+    assert list(frame["date"].unique()) == [date(2024, 3, day) for day in range(1, 32)]
+
+    Path(project.store.location(SHOPS.partition("article/sold", DAY_2, "Lyon"))).unlink()
+    told = load(project, pd.DataFrame, march, partitions=months, grid=grid)
+    assert "partition 2024-03-02|Lyon of shops/article/sold is not committed" in told
 
 
 def test_a_reader_that_wants_a_frame_for_each_key_gets_them(project: Project) -> None:

@@ -44,11 +44,19 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 def complete_shops(
-    root: Path, instance: dg.DagsterInstance, bounds: Bounds | None = None, **catalogue: object
+    root: Path,
+    instance: dg.DagsterInstance,
+    bounds: Bounds | None = None,
+    commit_protocol: str = "link",
+    **catalogue: object,
 ) -> Dagster:
     """Return the shops, complete."""
     project = a_project(
-        root, catalogue=a_catalogue(**catalogue), source=ChangingShops(), bounds=bounds
+        root,
+        catalogue=a_catalogue(**catalogue),
+        source=ChangingShops(),
+        bounds=bounds,
+        commit_protocol=commit_protocol,
     )
     dagster = Dagster(project, instance)
     dagster.complete()
@@ -70,11 +78,12 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 class TestWishes:
+    @pytest.mark.parametrize("protocol", ["link", "marker"])
     def test_a_wish_is_fulfilled_once_and_content_that_is_the_same_stays(
-        self, tmp_path: Path, instance: dg.DagsterInstance
+        self, tmp_path: Path, instance: dg.DagsterInstance, protocol: str
     ) -> None:
         root = tmp_path / "store"
-        dagster = complete_shops(root, instance)
+        dagster = complete_shops(root, instance, commit_protocol=protocol)
         before = contents(root)
         outcome = operations.restate(dagster.project, "shops/article/sold/2024-03-03/*")
         source_of(dagster).questions.clear()
@@ -164,10 +173,13 @@ class TestLateData:
         assert {name.split("/")[4] for name in changed} == {"2024-03-04"}
         assert not plan_of(dagster).stale
 
+    @pytest.mark.parametrize("protocol", ["link", "marker"])
     def test_a_change_that_leaves_the_figures_as_they_were_is_reported_as_unchanged(
-        self, tmp_path: Path, instance: dg.DagsterInstance
+        self, tmp_path: Path, instance: dg.DagsterInstance, protocol: str
     ) -> None:
-        dagster = complete_shops(tmp_path / "store", instance, look_back_days=3)
+        dagster = complete_shops(
+            tmp_path / "store", instance, look_back_days=3, commit_protocol=protocol
+        )
         source_of(dagster).editions[DAY_5] = 1
 
         dagster.complete()

@@ -70,7 +70,7 @@ def test_an_env_file_that_is_not_there_is_refused(env_file: Path) -> None:
 
 def test_an_unknown_variable_is_refused_by_name_and_the_known_ones_are_listed() -> None:
     with pytest.raises(
-        SettingsError, match="BACKFILL_STOR is no setting; there are BACKFILL_CLOCK, "
+        SettingsError, match="BACKFILL_STOR is no setting; there are BACKFILL_ALERT_WEBHOOK, "
     ):
         Settings.load({**NO_FILE, "BACKFILL_STOR": "/data"})
 

@@ -17,7 +17,7 @@ from backfill_assets.core.partitions import ColumnType
 from backfill_assets.resources import tick as tick_module
 from backfill_assets.resources.run_requests import SENSOR_TAG, asset_key
 from backfill_assets.resources.tick import Hints
-from backfill_assets_tests.resources.dagster_of_tests import Dagster, a_key, a_range
+from backfill_assets_tests.resources.dagster_of_tests import Dagster, a_key, a_range, failures
 from backfill_assets_tests.resources.small_project import (
     DAY_1,
     DAY_2,
@@ -417,6 +417,23 @@ class TestDifferences:
         back = self.again(changed)
         assert back.settled() == NOTHING_MISSING
         assert files(back.project).items() >= before.items()
+
+    def test_what_was_asked_for_under_an_older_catalogue_fails_by_name_and_the_rest_goes_on(
+        self, dagster: Dagster
+    ) -> None:
+        queued = dagster.asks()
+        changed = self.again(dagster, units=[Unit("Paris"), Unit("Lyon")])
+
+        results = [changed.execute(request) for request in queued]
+        assert {result.success for result in results} == {False}
+        (message,) = failures(results[0])
+        assert "unit 'Nice': shops has Paris, Lyon. The run was asked for under another" in message
+        assert not committed(changed.project)
+
+        changed.complete()
+        assert changed.settled() == (
+            "Nothing is missing: 32 of 32 expected partitions are committed, up to 2024-03-05."
+        )
 
     def test_a_released_partition_is_asked_for_again(self, complete: Dagster) -> None:
         partition = SHOPS.partition("article/sold", DAY_5, "Paris")

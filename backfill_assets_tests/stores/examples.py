@@ -141,12 +141,13 @@ def publish(
     *,
     replace: bool = False,
     name: str = "run",
+    source: str | None = None,
 ) -> list[Any]:
     """Publish the same values for each partition, as one group."""
     store.prepare()
     with store.attempt(name) as attempt:
         for partition in partitions:
-            attempt.stage(partition, rows_of(partition, values))
+            attempt.stage(partition, rows_of(partition, values), source=source)
         published: list[Any] = attempt.publish(replace=replace)
     return published
 

@@ -220,6 +220,30 @@ class PartitionStoreContract:
 
         assert again.adopted
 
+    def test_the_same_rows_after_the_source_has_changed_are_unchanged_and_say_so(
+        self, store: PartitionStore[Any]
+    ) -> None:
+        (before,) = publish(store, [JFK], source="monday")
+
+        (after,) = publish(store, [JFK], replace=True, source="tuesday")
+
+        assert after.adopted
+        assert after.record.is_same_content(before.record)
+        assert store.records([JFK])[JFK].source == "tuesday"
+        assert store.source_fingerprints([JFK]) == {JFK: "tuesday"}
+        assert store.verify(JFK) == after.record
+
+    def test_other_rows_after_the_source_has_changed_are_no_longer_what_they_were(
+        self, store: PartitionStore[Any]
+    ) -> None:
+        publish(store, [JFK], [1], source="monday")
+
+        (after,) = publish(store, [JFK], [2], replace=True, source="tuesday")
+
+        assert not after.adopted
+        assert values_of(store, JFK) == [2]
+        assert store.source_fingerprints([JFK]) == {JFK: "tuesday"}
+
     def test_replacing_what_is_not_there_publishes_it(self, store: PartitionStore[Any]) -> None:
         (published,) = publish(store, [JFK], replace=True)
 

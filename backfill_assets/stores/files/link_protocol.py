@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backfill_assets.core.errors import CorruptPartitionError
 from backfill_assets.core.store import Published
 from backfill_assets.stores.files import attempts, identity
 from backfill_assets.stores.files.attempts import stale
@@ -165,28 +166,40 @@ class LinkPublisher:
     def _settle(self, file: Staged, *, replace: bool) -> Published:
         """Adopt, replace or refuse what stands at the target already."""
         source, target = self._source(file), self._target(file)
-        found = self._record_at(target, file.record)
+        found, content = self._standing(target, file.record)
         # To restate also mends: the record of a damaged file still says what the file once held.
         is_same = found.is_same_content(file.record)
         if is_same and not (replace and _differ(source, target)):
             return Published(file.partition, file.record, file.size, adopted=True)
         if not replace:
             raise conflict(target, found, file.record)
+        # The same rows under another fingerprint of the source are unchanged; a mended file is new.
+        is_unchanged = is_same and self._has_rows_of(file, content)
         with translated("replacing"):
             try:
                 Path(source).replace(target)
             except FileNotFoundError:
                 raise stale(self._attempt) from None
-        # The same rows under another fingerprint of the source are unchanged; a mended file is new.
-        is_unchanged = is_same and found != file.record
         return Published(file.partition, file.record, file.size, adopted=is_unchanged)
 
-    def _record_at(self, target: str, record: CommitRecord) -> CommitRecord:
+    def _standing(self, target: str, record: CommitRecord) -> tuple[CommitRecord, bytes]:
+        """Return what a file at a target says of itself, and its content."""
         with translated("reading"):
             if not is_regular_file(target):
                 raise foreign(target, "no regular file")
             content = Path(target).read_bytes()
-        return record_at(target, content, self._format, record)
+        return record_at(target, content, self._format, record), content
+
+    def _has_rows_of(self, file: Staged, content: bytes) -> bool:
+        """Return whether a content can be read and has a file's rows, whatever its record says."""
+        try:
+            own = Path(self._source(file)).read_bytes()
+            rows = [self._format.decode(c, Path(file.stem), file.partition) for c in (own, content)]
+        except FileNotFoundError:
+            raise stale(self._attempt) from None
+        except CorruptPartitionError:
+            return False
+        return bool(rows[0].equals(rows[1]))
 
 
 def _draft(attempt: Path, text: str) -> Path:

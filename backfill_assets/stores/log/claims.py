@@ -181,10 +181,6 @@ class Claims:
         """Let it be known that nothing of earlier attempts happened, or will."""
         self._ledger.settle(attempt)
 
-    def close(self) -> None:
-        """Close this thread's connection; the next use opens another."""
-        self._sessions.close()
-
     def _claim_open(self, operation: Operation, prints: Mapping[str, str]) -> dict[str, Claim]:
         claimed = self._ledger.claim(operation, prints)
         answers: dict[str, Claim] = {key: Claimed(attempt) for key, attempt in claimed.items()}

@@ -58,12 +58,15 @@ def operation_of(plan: SagaPlan, entry: Entry, direction: Direction) -> Operatio
     is_undo = direction is Direction.UNDO
     kind = (step.undo_kind or step.kind) if is_undo else step.kind
     retries = step.undo_retries if is_undo else step.retries
-    allowance = plan.allowances.get(entry.operation(direction))
+    name = entry.operation(direction)
+    allowance = plan.allowances.get(name)
+    allowed = allowance.attempts if allowance else retries.max_attempts
     return Operation(
-        name=entry.operation(direction),
+        name=name,
         kind=kind,
         policy=Policy(
-            max_attempts=allowance.attempts if allowance else retries.max_attempts,
+            # Writing down what a person vouches for is not trying.
+            max_attempts=None if name in plan.accepted else allowed,
             lease=step.timeout,
             first_wait=retries.first_wait,
             longest_wait=retries.longest_wait,

@@ -234,6 +234,14 @@ class Sagas:
         """
         return self._driver.case_file(self._store.get(saga_id))
 
+    def prune(self, before: datetime) -> list[str]:
+        """Forget sagas that ended before an instant, and return their ids.
+
+        From then on they cannot be cancelled. The log forgets their operations when it is pruned;
+        until a saga is forgotten here, it keeps them.
+        """
+        return self._store.prune(before)
+
     def close(self) -> None:
         """Close this thread's connections; the next use opens others."""
         self._store.close()

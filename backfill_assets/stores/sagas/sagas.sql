@@ -58,3 +58,9 @@ VALUES (%(saga_id)s, %(version)s, %(event)s, %(who)s, %(why)s, %(detail)s, %(now
 -- All that was decided about a saga, in order.
 SELECT version, event, who, why, detail, at
   FROM saga_journal WHERE saga_id = %(saga_id)s ORDER BY version;
+
+-- name: prune
+-- Forget sagas that have been at their end since before an instant, with their journals.
+DELETE FROM saga
+ WHERE status IN ('COMPLETED', 'COMPENSATED') AND updated_at < %(before)s
+RETURNING saga_id;

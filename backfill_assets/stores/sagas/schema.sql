@@ -2,9 +2,24 @@
 -- One process at a time makes the tables, until its transaction ends.
 SELECT pg_advisory_xact_lock(hashtextextended('backfill_assets.sagas.schema', 0));
 
+-- name: version
+-- The version of the tables. No row: there are none yet.
+SELECT max(version) FROM saga_schema;
+
+-- name: create_version
+-- Which changes were made to the tables, and when.
+CREATE TABLE IF NOT EXISTS saga_schema (
+    version integer PRIMARY KEY,
+    made_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- name: record_version
+-- Say that a change is made.
+INSERT INTO saga_schema (version) VALUES (%(version)s);
+
 -- name: saga
 -- A saga, stored before anything happens. How far its steps are is not here: see idempotency_log.
-CREATE TABLE IF NOT EXISTS saga (
+CREATE TABLE saga (
     saga_id          text PRIMARY KEY,   -- name/key; the idempotency key of all its operations
     name             text NOT NULL,
     key              text NOT NULL,
@@ -29,12 +44,12 @@ CREATE TABLE IF NOT EXISTS saga (
 
 -- name: saga_due
 -- Serves the supervisor, and those who ask what is open.
-CREATE INDEX IF NOT EXISTS saga_due ON saga (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX saga_due ON saga (due_at) WHERE due_at IS NOT NULL;
 
 -- name: saga_journal
 -- Who changed the state of a saga, when and why; written in the transaction of the change.
-CREATE TABLE IF NOT EXISTS saga_journal (
-    saga_id  text NOT NULL REFERENCES saga,
+CREATE TABLE saga_journal (
+    saga_id  text NOT NULL REFERENCES saga ON DELETE CASCADE,
     version  bigint NOT NULL,            -- that the change led to
     event    text NOT NULL,
     who      text NOT NULL,
@@ -46,20 +61,35 @@ CREATE TABLE IF NOT EXISTS saga_journal (
 
 -- name: saga_lock
 -- A resource that a saga works on. A row whose time is over holds nothing.
-CREATE TABLE IF NOT EXISTS saga_lock (
+CREATE TABLE saga_lock (
     resource     text PRIMARY KEY,
-    saga_id      text NOT NULL REFERENCES saga,
+    saga_id      text NOT NULL REFERENCES saga ON DELETE CASCADE,
     acquired_at  timestamptz NOT NULL,
     expires_at   timestamptz NOT NULL
 );
 
 -- name: saga_lock_holder
 -- Serves letting go of all that a saga holds.
-CREATE INDEX IF NOT EXISTS saga_lock_holder ON saga_lock (saga_id);
+CREATE INDEX saga_lock_holder ON saga_lock (saga_id);
+
+-- name: keep_operations
+-- Without its operations nobody knows what a saga has done: they are forgotten with it, not before.
+CREATE FUNCTION saga_keeps_its_operations() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM saga WHERE saga_id = OLD.idempotency_key) THEN
+        RETURN NULL;  -- the row stays, and the statement goes on
+    END IF;
+    RETURN OLD;
+END $$;
+
+-- name: keep_operations_trigger
+-- Has the log ask before it forgets an operation.
+CREATE TRIGGER saga_keeps_its_operations BEFORE DELETE ON idempotency_log
+   FOR EACH ROW EXECUTE FUNCTION saga_keeps_its_operations();
 
 -- name: alert_target
 -- Who is delivering to a target, and since when it refuses.
-CREATE TABLE IF NOT EXISTS alert_target (
+CREATE TABLE alert_target (
     target       text PRIMARY KEY,
     owner        text,
     lease_until  timestamptz,
@@ -70,7 +100,7 @@ CREATE TABLE IF NOT EXISTS alert_target (
 
 -- name: alert_delivery
 -- Which alert has reached which target; none: it is still to be delivered.
-CREATE TABLE IF NOT EXISTS alert_delivery (
+CREATE TABLE alert_delivery (
     dedup_key     text NOT NULL,
     target        text NOT NULL,
     delivered_at  timestamptz NOT NULL,

@@ -177,6 +177,12 @@ class SagaStore:
         )
         return [JournalEntry(*row) for row in rows]
 
+    def prune(self, before: datetime) -> list[str]:
+        """Forget sagas that ended before an instant; return their ids."""
+        values = {"before": before}
+        rows = self._execute(lambda c: c.execute(_STATEMENTS["prune"], values).fetchall())
+        return [saga_id for (saga_id,) in rows]
+
     def execute(self, work: Callable[[psycopg.Connection], Result]) -> Result:
         """Do some work on this thread's connection, on which each statement commits by itself."""
         return self._execute(work)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TABLES = """
 SELECT schemaname, tablename FROM pg_tables
- WHERE schemaname IN ('public', 'itinerary', 'hotels') AND tablename <> 'log_schema'
+ WHERE schemaname IN ('public', 'itinerary', 'hotels') AND tablename NOT LIKE '%_schema'
 """
 
 

@@ -76,9 +76,7 @@ def _check_case(world: World, sagas: Sagas, saga: Saga) -> None:
     }
     assert said - applied <= in_doubt
     assert set(facts["commands"]) == set(saga.question.choices)
-    ((subject, body),) = world.execute(
-        "SELECT subject, body FROM alert ORDER BY id DESC LIMIT 1"
-    )
+    ((subject, body),) = world.execute("SELECT subject, body FROM alert ORDER BY id DESC LIMIT 1")
     assert saga.question.reason in subject
     assert body["commands"] == facts["commands"]
     assert body["still_applied"] == facts["still_applied"]

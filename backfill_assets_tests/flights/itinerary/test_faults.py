@@ -20,7 +20,6 @@ from backfill_assets_tests.stores.children import child
 from backfill_assets_tests.stores.sagas.trip import raising
 
 if TYPE_CHECKING:
-
     from backfill_assets.stores.sagas.rows import Saga
     from backfill_assets.stores.sagas.sagas import Sagas
 

@@ -155,6 +155,21 @@ def test_an_undo_that_was_done_by_hand_is_accepted_and_the_rest_is_undone(world:
     assert journal[-2:] == [("decided", "bob"), ("compensated", "the saga itself")]
 
 
+def test_what_a_person_vouches_for_is_written_down_though_the_budget_is_spent(
+    world: World,
+) -> None:
+    sagas = world.sagas()
+    saga = asking(world, sagas)
+    world.hooks["seat.undo.before"] = [raising(ConnectionError("down"))] * 3
+    sagas.decide("asking/1", saga.version, Choice.COMPENSATE, who="ada", why="no hotel")
+    saga = sagas.run("asking/1", patience=LATE)
+    assert world.reached().count("seat.undo.before") == 3
+
+    sagas.decide("asking/1", saga.version, Choice.ACCEPT, who="ada", why="called them")
+    assert sagas.run("asking/1", patience=LATE).status is SagaStatus.COMPENSATED
+    assert world.reached().count("seat.undo.before") == 3
+
+
 def test_of_two_who_decide_at_once_one_is_accepted(world: World) -> None:
     ada, bob = world.sagas("ada"), world.sagas("bob")
     saga = asking(world, ada)

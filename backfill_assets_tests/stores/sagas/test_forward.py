@@ -8,7 +8,7 @@ import pytest
 
 from backfill_assets.core.errors import KeyReusedError, SagaArgumentsError, UnknownSagaError
 from backfill_assets.core.sagas import SagaStatus
-from backfill_assets_tests.stores.sagas.trip import ARGUMENTS, START, TIMEOUT, World, raising
+from backfill_assets_tests.stores.sagas.trip import ARGUMENTS, START, TIMEOUT, Clock, World, raising
 
 
 def test_every_step_is_done_once_and_its_receipt_is_kept(world: World) -> None:
@@ -103,3 +103,63 @@ def test_a_saga_that_moves_always_has_an_instant_at_which_anyone_may_take_it_up(
     world.hooks["voucher.do.before"] = [lambda: due.append(one.get("trip/1").due_at)]
     one.run("trip/1")
     assert due == [START + TIMEOUT + timedelta(seconds=5)]
+
+
+def test_an_interrupted_step_is_taken_up_by_another_process_under_the_same_key(
+    world: World,
+) -> None:
+    """As a run that is terminated: the exception is none of the step's."""
+    one, other = world.sagas("one"), world.sagas("other")
+    world.start(one)
+    world.hooks["voucher.do.after"] = [raising(KeyboardInterrupt())]
+    with pytest.raises(KeyboardInterrupt):
+        one.run("trip/1")
+    assert other.recover() == []  # nobody knows yet that its owner is gone
+    world.clock.pass_by(seconds=26)
+    (saga,) = other.recover()
+    assert saga.status is SagaStatus.COMPLETED
+    (trail,) = [t for t in other.case_file("trip/1").trails if t.state.operation == "voucher.do"]
+    assert [a.outcome for a in trail.attempts] == ["UNKNOWN", "SUCCEEDED"]
+    assert {a.generation for a in trail.attempts} == {1}  # and so the same key for the world
+
+
+def test_a_worker_whose_clock_is_an_hour_fast_takes_over_early_and_does_nothing_twice(
+    world: World,
+) -> None:
+    one = world.sagas("one")
+    world.start(one)
+    real = world.clock
+
+    def rush() -> None:
+        world.clock = Clock()
+        world.clock.now = real.now + timedelta(hours=1)
+        fast = world.sagas("fast")
+        fast.recover(patience=timedelta(minutes=10))
+        fast.close()
+        world.clock = real
+
+    world.hooks["voucher.do.after"] = [rush]
+    one.run("trip/1")
+    assert one.get("trip/1").status is SagaStatus.COMPLETED
+    assert world.reached().count("voucher.do.after") == 2
+    assert world.effects() == {"seats": 1, "miles": 1500, "booked": 1, "cancelled": 0}
+
+
+def test_the_log_forgets_what_a_saga_did_with_the_saga_and_not_before(world: World) -> None:
+    sagas, log = world.sagas(), world.log("pruning")
+    world.start(sagas, key="old")
+    sagas.run("trip/old")
+    later = world.clock.now + timedelta(days=90)
+    assert log.prune(later) == 0
+    assert sagas.prune(world.clock.now) == []  # it ended at this very instant
+    assert sagas.prune(later) == ["trip/old"]
+    assert log.prune(later) == 4
+    log.close()
+    with pytest.raises(UnknownSagaError, match="there is no saga 'trip/old'"):
+        sagas.cancel("trip/old", who="ada", why="too late")
+
+
+def test_a_saga_that_is_open_is_never_forgotten(world: World) -> None:
+    sagas = world.sagas()
+    world.start(sagas)
+    assert sagas.prune(world.clock.now + timedelta(days=90)) == []

@@ -22,6 +22,7 @@ from backfill_assets.core.sagas import OnFailure, Retries, SagaDefinition, Step
 from backfill_assets.stores.log.log import IdempotencyLog
 from backfill_assets.stores.sagas.actions import SagaRegistry
 from backfill_assets.stores.sagas.sagas import Sagas
+from backfill_assets.stores.sagas.schema import prepare_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,12 @@ CREATE TABLE reached (point text NOT NULL, at bigint GENERATED ALWAYS AS IDENTIT
 INSERT INTO seat VALUES ('UA1', NULL, 'none', 0), ('UA2', NULL, 'none', 0);
 INSERT INTO account VALUES (1000);
 """
+
+
+def prepare(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        prepare_schema(connection)
+        connection.execute(TABLES)
 
 
 class Clock:
