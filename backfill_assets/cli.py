@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import json
 import sys
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +28,7 @@ from backfill_assets.core.plan import State
 from backfill_assets.core.sagas import Choice, SagaStatus  # noqa: TC001 - typer, as above
 from backfill_assets.core.selection import FORM
 from backfill_assets.defs.bindings import SCORING, project
-from backfill_assets.resources import operations, pruning, terminal
+from backfill_assets.resources import operations, pruning, terminal, trails
 from backfill_assets.resources.adoption import adopt as adopt_tree
 from backfill_assets.resources.coverage_report import facts
 from backfill_assets.resources.known_stores import begin_store
@@ -228,6 +229,36 @@ def sweep() -> None:
     _out.print(f"{project().store.sweep()} dead attempts removed")
 
 
+@app.command()
+def trail(
+    key: Annotated[str, typer.Argument(help=trails.FORM)],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show everything known about one item: all its operations, all attempts, and their reasons."""
+    found = trails.trail(project(), SCORING.log(), key)
+    if as_json:
+        _print_json(trails.trail_facts(found))
+    elif found:
+        trails.print_trail(_out, found)
+    else:
+        _err.print(f"Nothing is known of {key!r}; give {trails.FORM}", soft_wrap=True)
+    raise typer.Exit(0 if found else NO)
+
+
+@app.command()
+def serve_models() -> None:
+    """Answer requests for scores, on this machine. `up` starts this when models are trained."""
+    # Not at the top: the other commands answer without a web server.
+    from backfill_assets.flights.models.server import SERVICE, make_app, serve  # noqa: PLC0415
+    from backfill_assets.stores.http_replies import StoredReplies  # noqa: PLC0415
+
+    chosen = settings()
+    with closing(StoredReplies(log_database_url, SERVICE)) as replies:
+        app = make_app(replies, SCORING.folder)
+        serve(app, chosen.model_port, chosen.model_server_address)
+
+
 @saga_app.command("list")
 def list_sagas(
     status: Annotated[SagaStatus | None, typer.Option(help="Only those that stand so.")] = None,
@@ -283,18 +314,6 @@ def cancel_saga(saga: SagaId, why: Why, who: Who = None) -> None:
     """Have everything undone that a saga did, also one that is completed."""
     _desk().cancel(saga, who=_person(who), why=why)
     _print_driven(saga)
-
-
-@app.command()
-def serve_models() -> None:
-    """Answer requests for scores, on this machine. `up` starts this when models are trained."""
-    # Not at the top: the other commands answer without a web server.
-    from backfill_assets.flights.models.server import SERVICE, make_app, serve  # noqa: PLC0415
-    from backfill_assets.stores.http_replies import StoredReplies  # noqa: PLC0415
-
-    chosen = settings()
-    app = make_app(StoredReplies(log_database_url, SERVICE), SCORING.folder)
-    serve(app, chosen.model_port, chosen.model_server_address)
 
 
 def main() -> None:

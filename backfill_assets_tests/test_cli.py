@@ -53,6 +53,9 @@ def run(
 ) -> Iterator[Callable[..., tuple[int, str, str]]]:
     """``run("plan", …)`` as in a terminal: its exit code, and what it said where."""
 
+    # One data set, as in a project of one's own.
+    monkeypatch.setattr(bindings, "DATA_SETS", bindings.DATA_SETS[:1])
+
     def command(*arguments: str, **changes: str) -> tuple[int, str, str]:
         for name in [name for name in os.environ if name.startswith("BACKFILL_")]:
             monkeypatch.delenv(name)

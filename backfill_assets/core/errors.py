@@ -88,7 +88,13 @@ class ForeignFileError(PublishRefusedError):
 
 
 class StaleAttemptError(StoreError, OperationError):
-    """The attempt was revoked, or another one took over: what it had not done stays undone."""
+    """The attempt was revoked, or another one took over: what it had not done stays undone.
+
+    Attributes:
+        wanted: What it would have returned, JSON, where that is known; None where it is not.
+    """
+
+    wanted: object = None
 
 
 class MissingPartitionError(StoreError):
@@ -113,6 +119,9 @@ class BusyError(OperationError):
     def __init__(self, message: str, retry_after: timedelta) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[BusyError], tuple[str, timedelta]]:
+        return type(self), (str(self), self.retry_after)  # to another process, whole
 
 
 class SealedError(OperationError):
@@ -141,6 +150,9 @@ class OperationFailedError(OperationError):
     def __init__(self, message: str, retry_at: datetime | None) -> None:
         super().__init__(message)
         self.retry_at = retry_at
+
+    def __reduce__(self) -> tuple[type[OperationFailedError], tuple[str, datetime | None]]:
+        return type(self), (str(self), self.retry_at)  # to another process, whole
 
 
 class BudgetSpentError(OperationError):
@@ -177,6 +189,10 @@ class SagaArgumentsError(SagaError):
 
 class UnknownSagaError(SagaError):
     """A saga, a step or a definition was named that is not there."""
+
+
+class UnreadableSagaError(SagaError):
+    """A stored saga is none that this program can read: another one wrote it, or changed it."""
 
 
 class SagaStateError(SagaError):

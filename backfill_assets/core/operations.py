@@ -11,14 +11,25 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from backfill_assets.core.errors import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+    from uuid import UUID
+
+# What a name may hold as it is: printable ASCII but `:`, which parts names, `%`, which escapes, and
+# the two that a quoted HTTP header escapes.
+_PLAIN = " !#$&'()*+,-./;<=>?@[]^_`{|}~"
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+def joined(*parts: str | int) -> str:
+    """Return one name for several parts: printable ASCII, and never the same for other parts."""
+    return ":".join(quote(str(part), safe=_PLAIN, errors="surrogatepass") for part in parts)
 
 
 class Kind(StrEnum):
@@ -73,8 +84,8 @@ class Policy:
     """How often and when an operation is tried again; the count is kept in the log.
 
     Attributes:
-        max_attempts: Attempts of one generation that may start, crashed ones included; None for
-            no limit.
+        max_attempts: Attempts that may start until a person reopens the operation, crashed ones
+            included; None for no limit.
         lease: How long an owner is believed without a sign of life.
         jitter: The share of a wait that is drawn by chance, 0 to 1.
         is_final: Asked why the last attempt failed: whether no other may follow.
@@ -95,11 +106,13 @@ class Policy:
                 f"lease is {self.lease}, first_wait is {self.first_wait}; a lease is more than "
                 "zero, a wait zero or more"
             )
+        if self.longest_wait < timedelta(0):
+            raise OperationError(f"longest_wait is {self.longest_wait}; give zero or more")
         if not 0 <= self.jitter <= 1:
             raise OperationError(f"jitter is {self.jitter}; give a share from 0 to 1")
 
     def is_spent(self, attempts: int) -> bool:
-        """Return whether no attempt may follow after that many of one generation."""
+        """Return whether no attempt may follow after that many."""
         return self.max_attempts is not None and attempts >= self.max_attempts
 
     def wait_after(self, attempts: int, chance: float) -> timedelta:
@@ -109,8 +122,12 @@ class Policy:
             attempts: One or more.
             chance: From 0 to 1; shortens the wait by up to ``jitter``.
         """
-        doubled = self.first_wait * (1 << min(attempts - 1, 40))
-        return min(doubled, self.longest_wait) * (1 - self.jitter * chance)
+        wait = min(self.first_wait, self.longest_wait)
+        for _ in range(attempts - 1):
+            if wait in (timedelta(0), self.longest_wait):
+                break  # it grows no more, and twice the longest may be more than a timedelta holds
+            wait += min(wait, self.longest_wait - wait)
+        return wait * (1 - self.jitter * chance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +166,13 @@ class Attempt:
 
     Attributes:
         number: The fencing token: only grows, and is never used again.
-        generation: Grows when the operation is restated.
-        spent: Attempts of this generation that have started, this one included.
+        generation: Grows when what was completed is done again, or another payload is asked for.
+        spent: Attempts that have started since it was new, or reopened, this one included.
         in_doubt: Whether an earlier attempt may have happened, or may still happen.
         taken_from: Whose attempt this one replaced because its lease had run out, or None.
         previous: Why the attempt before this one did not succeed, or None.
+        claim: Of the call that started it. The number alone decides in one history of the log;
+            where its rows were forgotten, or restored from a backup, numbers come again.
     """
 
     operation: Operation
@@ -165,12 +184,13 @@ class Attempt:
     lease_until: datetime
     taken_from: str | None = None
     previous: FailedAttempt | None = None
+    claim: UUID | None = None
 
     @property
     def remote_key(self) -> str:
         """What to send as ``Idempotency-Key``: the same in every attempt of a generation."""
-        name = f"{self.operation.name}:{self.key}"
-        return name if self.generation == 1 else f"{name}:{self.generation}"
+        later = () if self.generation == 1 else (self.generation,)
+        return joined(self.operation.name, self.key, *later)
 
     def __str__(self) -> str:
         return f"attempt {self.number} of {self.operation.name} {self.key}"
@@ -227,7 +247,7 @@ class OperationState:
         retry_at: When a failed one may be tried again; None: not before a person reopens it.
         sealed_reason: Why no attempt may start or complete any more, or None.
         error: Of the newest attempt, if it did not succeed.
-        spent: Attempts of this generation that have started.
+        spent: Attempts that have started since it was new, or reopened.
     """
 
     key: str

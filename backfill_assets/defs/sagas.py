@@ -6,13 +6,13 @@ sensor has another one take it up when its lease is over.
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 
 from backfill_assets.core.errors import BackfillAssetsError
 from backfill_assets.core.sagas import Choice
+from backfill_assets.defs.parts import Part
 from backfill_assets.resources.saga_desk import SagaDesk
 from backfill_assets.resources.saga_runs import (
     DRIVE_OP,
@@ -28,24 +28,14 @@ DELIVERY_SECONDS = 30  # a person reads an alert within minutes
 LISTED, CASES = 50, 20  # sagas that a page shows; more would hide the one that matters
 
 
-@dataclass(frozen=True)
-class SagaDefinitions:
-    """What Dagster is shown of the sagas."""
-
-    assets: list[dg.AssetsDefinition]
-    checks: list[dg.AssetChecksDefinition]
-    jobs: list[Any]
-    sensors: list[dg.SensorDefinition]
-
-
-def saga_definitions(desk: SagaDesk, tick_seconds: int) -> SagaDefinitions:
+def saga_definitions(desk: SagaDesk, tick_seconds: int) -> Part:
     """Return the asset, the check, the jobs and the sensors of the sagas.
 
     Args:
         tick_seconds: The least time between two looks of the supervisor.
     """
     jobs = [_run_job(desk), _decide_job(desk), _cancel_job(desk), _look_job()]
-    return SagaDefinitions(
+    return Part(
         assets=[_overview(desk)],
         checks=[_check(desk)],
         jobs=jobs,

@@ -1,12 +1,13 @@
 -- name: loaded_version
--- The version that stands loaded. No row: some rows of it are gone.
+-- The version that stands loaded. No row: some rows of it are gone, or a view.
 SELECT version
   FROM flights.loaded
  WHERE rows = (SELECT count(*) FROM flights.airlines)
             + (SELECT count(*) FROM flights.airports)
             + (SELECT count(*) FROM flights.planes)
             + (SELECT count(*) FROM flights.weather)
-            + (SELECT count(*) FROM flights.scheduled_flights);
+            + (SELECT count(*) FROM flights.scheduled_flights)
+   AND to_regclass('flights.weathered_flights') IS NOT NULL;
 
 -- name: begin
 -- One loader at a time, until its transaction ends, however it ends. A loader needs a second: one

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from backfill_assets.core.errors import UnreadableSagaError
 from backfill_assets.resources.saga_desk import PATIENCE
-from backfill_assets.stores.sagas.driver import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ def _longest_seconds(saga: Saga) -> int:
     """Return how long a run may drive a saga: each step tried and undone to its last second."""
     try:
         timeouts = [entry.step.timeout for entry in saga.plan.every_entry]
-    except UNREADABLE:
+    except UnreadableSagaError:
         timeouts = []
     return int((2 * sum(timeouts, timedelta(0)) + PATIENCE + ASK_AGAIN_AFTER).total_seconds())
 

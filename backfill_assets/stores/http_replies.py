@@ -6,8 +6,8 @@ the database says that the first request is at work; a server that dies leaves n
 
 from __future__ import annotations
 
-import contextlib
 import threading
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from backfill_assets.stores.postgres.connections import Target, connect
 from backfill_assets.stores.sql import load_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from backfill_assets.core.operations import Json
@@ -71,7 +71,8 @@ class StoredReplies:
     def __init__(self, url: Callable[[], str], service: str) -> None:
         self._url = url
         self._service = service
-        self._local = threading.local()
+        self._idle: list[psycopg.Connection] = []
+        self._lock = threading.Lock()
 
     def answer(
         self, key: str, fingerprint: str, act: Callable[[psycopg.Connection], Reply]
@@ -88,54 +89,59 @@ class StoredReplies:
             psycopg.Error: it was lost meanwhile; the same request tells what became of it.
         """
         names = {"service": self._service, "key": key}
-        try:
-            connection = self._connection()
-            with connection.transaction() as transaction:
-                if not _only(connection.execute(_STATEMENTS["begin"], names)):
-                    return InProgress()
-                row = connection.execute(_STATEMENTS["read"], names).fetchone()
-                if row is not None:
-                    known, status, body = row
-                    return Replayed(Reply(status, body)) if known == fingerprint else KeyReused()
-                reply = act(connection)
-                if not reply.is_kept:
-                    raise psycopg.Rollback(transaction)
-                values = {"fingerprint": fingerprint, "status": reply.status}
-                connection.execute(
-                    _STATEMENTS["keep"], {**names, **values, "body": Jsonb(reply.body)}
-                )
-        except psycopg.OperationalError:
-            self.close()
-            raise
+        with self._connection() as connection, connection.transaction() as transaction:
+            if not _only(connection.execute(_STATEMENTS["begin"], names)):
+                return InProgress()
+            row = connection.execute(_STATEMENTS["read"], names).fetchone()
+            if row is not None:
+                known, status, body = row
+                return Replayed(Reply(status, body)) if known == fingerprint else KeyReused()
+            reply = act(connection)
+            if not reply.is_kept:
+                raise psycopg.Rollback(transaction)
+            values = {"fingerprint": fingerprint, "status": reply.status}
+            connection.execute(_STATEMENTS["keep"], {**names, **values, "body": Jsonb(reply.body)})
         return reply
 
     def prune(self, before: datetime) -> int:
         """Forget replies from before an instant; return how many."""
         values = {"service": self._service, "before": before}
-        return self._connection().execute(_STATEMENTS["forget"], values).rowcount
+        with self._connection() as connection:
+            return connection.execute(_STATEMENTS["forget"], values).rowcount
 
     def close(self) -> None:
-        """Close this thread's connection; the next use opens another."""
-        connection: psycopg.Connection | None = getattr(self._local, "connection", None)
-        if connection is not None:
+        """Close the connections that nobody uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
             connection.close()
-            self._local.connection = None
 
-    def _connection(self) -> psycopg.Connection:
-        """Return this thread's connection: a server's threads live long, and are few."""
-        connection: psycopg.Connection | None = getattr(self._local, "connection", None)
-        if connection is None or connection.closed:
-            target = Target(
-                url=self._url(),
-                name="the database of the stored replies",
-                password=None,
-                remedy="Correct BACKFILL_DATABASE_URL, or allow the login",
-            )
-            connection = connect(target)
-            # Two threads may make the table in the same moment: one of them is told so.
-            with contextlib.suppress(errors.DuplicateTable, errors.UniqueViolation):
-                connection.execute(_STATEMENTS["create"])
-            self._local.connection = connection
+    @contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection]:
+        """Lend a connection; it is kept for the next request unless it broke."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            connection = self._open()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._idle.append(connection)
+
+    def _open(self) -> psycopg.Connection:
+        target = Target(
+            url=self._url(),
+            name="the database of the stored replies",
+            password=None,
+            remedy="Correct BACKFILL_DATABASE_URL, or allow the login",
+        )
+        connection = connect(target)
+        # Two threads may make the table in the same moment: one of them is told so.
+        with suppress(errors.DuplicateTable, errors.UniqueViolation):
+            connection.execute(_STATEMENTS["create"])
         return connection
 
 

@@ -102,6 +102,7 @@ def test_defining_the_flights_opens_no_store_and_asks_no_database(tmp_path: Path
     )
     repository = build_definitions(project_of(settings)).get_repository_def()
     assert dg.AssetKey(["flights", "daily_report"]) in repository.assets_defs_by_key
-    assert len([k for k in repository.assets_defs_by_key if len(k.path) == 3]) == 16
-    assert repository.get_sensor_def("missing_partitions_sensor").minimum_interval_seconds == 5
+    assert len([k for k in repository.assets_defs_by_key if len(k.path) == 3]) == 20
+    for name in ("flights_missing_partitions_sensor", "model_training_sensor"):
+        assert repository.get_sensor_def(name).minimum_interval_seconds == 5
     assert not (tmp_path / "home").exists()

@@ -1,5 +1,7 @@
 """What Dagster is told by a run: each committed partition once, with its own facts."""
 
+# ruff: noqa: TID251 - terminates a run as Dagster does
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+from dagster._core.errors import DagsterExecutionInterruptedError
 
 from backfill_assets.core.cycles import Bounds
 from backfill_assets.resources.run_requests import ON_COMMITTED_TAG
@@ -206,6 +209,28 @@ def test_a_failing_run_has_told_exactly_what_it_committed(
     told = set(partitions(dagster.events(SOLD))) - {"2024-03-01|Nice"}
     assert told == set(keys(dagster))
     assert len(told) == 11
+
+
+def test_a_run_that_is_terminated_has_told_what_it_committed_and_commits_nothing_afterwards(
+    root: Path, instance: dg.DagsterInstance
+) -> None:
+    source = Shops(failing={DAY_1})  # so that each day is asked for by itself
+
+    def terminate() -> None:
+        if source.questions[-1][1] == (DAY_3,):
+            instance.report_run_canceling(instance.get_runs()[0])
+            raise DagsterExecutionInterruptedError  # what Terminate raises in a step
+
+    source.on_read = terminate
+    dagster = Dagster(a_project(root, source=source), instance)
+
+    assert not dagster.ask([SOLD], ALL_DAYS).success
+
+    (run,) = instance.get_runs()
+    assert run.status is dg.DagsterRunStatus.CANCELED
+    two_days = {f"2024-03-0{day}|{unit}" for day in (5, 4) for unit in ("Paris", "Lyon", "Nice")}
+    assert set(keys(dagster)) == set(partitions(dagster.events(SOLD))) == two_days
+    assert not dagster.project.store.is_alive("")
 
 
 def test_a_value_that_no_file_can_carry_fails_its_partition_alone(

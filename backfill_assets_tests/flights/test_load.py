@@ -55,7 +55,7 @@ load.load_flights(url)
 """
 
 
-def exit_code_of_loader(url: str, *, version: int = 1, dies_after: str) -> int:
+def exit_code_of_loader(url: str, *, version: int = 2, dies_after: str) -> int:
     arguments = [sys.executable, "-c", DYING_LOADER, url, str(version), dies_after]
     return subprocess.run(arguments, timeout=60, check=False).returncode
 
@@ -129,7 +129,8 @@ def test_a_second_load_does_nothing(own_flights_url: str):
     [
         "DELETE FROM flights.flights WHERE scheduled_day = '2013-08-03'",
         "DROP VIEW flights.scheduled_flights",
-        "DROP TABLE flights.weather",
+        "DROP VIEW flights.weathered_flights",
+        "DROP TABLE flights.weather CASCADE",
     ],
 )
 def test_what_somebody_damaged_is_loaded_again(own_flights_url: str, damage: str):
@@ -151,12 +152,12 @@ def test_a_loader_that_is_killed_leaves_nothing(database: str):
 
 def test_a_loader_that_is_killed_while_it_replaces_leaves_the_version_before(own_flights_url: str):
     for point in ("DROP TABLE", "INSERT"):
-        killed = exit_code_of_loader(own_flights_url, version=2, dies_after=point)
+        killed = exit_code_of_loader(own_flights_url, version=3, dies_after=point)
         assert killed == -signal.SIGKILL
-        assert ask(own_flights_url, "SELECT version FROM flights.loaded") == (1,)
+        assert ask(own_flights_url, "SELECT version FROM flights.loaded") == (2,)
         assert load_flights(own_flights_url) is False
-    assert exit_code_of_loader(own_flights_url, version=2, dies_after="nowhere") == 0
-    assert ask(own_flights_url, "SELECT version FROM flights.loaded") == (2,)
+    assert exit_code_of_loader(own_flights_url, version=3, dies_after="nowhere") == 0
+    assert ask(own_flights_url, "SELECT version FROM flights.loaded") == (3,)
     assert ask(own_flights_url, COUNT_ALL) == COUNTS
 
 
@@ -181,7 +182,7 @@ def test_readers_see_one_whole_version_while_another_is_loaded(
     source = FlightsSource(lambda: own_flights_url)
     question = ("manufacturer", ["departures"], [date(2013, 8, 3)], ["JFK"])
     before = source.read(*question)
-    monkeypatch.setattr(load, "VERSION", 2)
+    monkeypatch.setattr(load, "VERSION", 3)
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load_flights, own_flights_url)
         while not loading.done():
@@ -205,7 +206,7 @@ def test_what_others_built_upon_the_tables_is_never_dropped(
 ):
     with psycopg.connect(own_flights_url) as connection:
         connection.execute("CREATE VIEW public.mine AS SELECT count(*) FROM flights.flights")
-    monkeypatch.setattr(load, "VERSION", 2)
+    monkeypatch.setattr(load, "VERSION", 3)
     with pytest.raises(SourceError, match=r"view mine depends on table flights\.flights"):
         load_flights(own_flights_url)
     assert ask(own_flights_url, "SELECT * FROM public.mine") == (336_776,)

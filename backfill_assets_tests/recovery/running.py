@@ -65,11 +65,13 @@ class Role(StrEnum):
     BACKEND = "backend"
     POSTGRES = "other PostgreSQL"
     KEEPER = "keeper"
+    MODEL_SERVER = "model server"
     OTHER = "other"
 
 
 MARKS = {  # what the command line of a process has in it
     "backfill_assets.cli up": Role.UP,
+    "backfill_assets.cli serve-models": Role.MODEL_SERVER,
     "dagster_webserver": Role.WEBSERVER,
     "dagster._daemon": Role.DAEMON,
     "dagster code-server start": Role.CODE_SERVER,

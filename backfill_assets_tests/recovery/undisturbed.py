@@ -13,7 +13,6 @@ from backfill_assets.flights.source import FlightsSource
 from backfill_assets.resources.clock import FixedClock
 from backfill_assets.resources.partition_stream import PartitionStream
 from backfill_assets.resources.project import DataSet, Project
-from backfill_assets.stores.files.attempts import FOLDER
 from backfill_assets.stores.files.local import LocalPartitionStore
 
 if TYPE_CHECKING:
@@ -45,11 +44,11 @@ def complete_store(root: Path, source_url: str) -> LocalPartitionStore:
 
 
 def files_of(root: Path) -> dict[str, bytes]:
-    """Return the content of each file of a store, by its path, without what attempts left."""
+    """Return the content of each file of the flights, by its path below the root."""
     return {
         str(path.relative_to(root)): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file() and FOLDER not in path.parts
+        for path in (root / FLIGHTS.name).rglob("*")
+        if path.is_file()
     }
 
 

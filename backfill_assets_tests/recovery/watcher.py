@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 from backfill_assets.core.errors import BackfillAssetsError
 from backfill_assets.core.partitions import parse_day
 from backfill_assets.flights.catalogue import FLIGHTS
+from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
 from backfill_assets.stores.files.attempts import FOLDER
 from backfill_assets.stores.files.identity import NAME
 
@@ -112,10 +113,10 @@ class Watcher:
 
 
 def stamps(root: Path) -> Iterator[tuple[str, Stamp]]:
-    """Yield each file of the store, and what would change if it were written again."""
+    """Yield each file of the flights, and what would change if it were written again."""
     for folder, names, files in os.walk(root):
         if folder == str(root):
-            names[:] = [name for name in names if name != FOLDER]
+            names[:] = [name for name in names if name not in {FOLDER, FLIGHT_MODELS.name}]
         for name in files:
             if folder == str(root) and name == NAME:
                 continue

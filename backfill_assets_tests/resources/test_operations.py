@@ -143,7 +143,8 @@ class TestJobs:
 
         assert not result.success
         (told,) = failures(result)
-        assert "selection 'CATALOGUE/CATEGORY/VALUE_TYPE/DAYS/UNITS': expected catalogue/" in told
+        form = "CATALOGUE/CATEGORY/VALUE_TYPE/DAYS/UNITS"
+        assert f".Failure: selection '{form}': expected catalogue/category" in told
         assert len(plan_of(dagster).committed) == EXPECTED
 
     def test_a_person_who_launches_what_is_held_is_refused_with_its_state(

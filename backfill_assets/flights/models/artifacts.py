@@ -56,7 +56,7 @@ class ModelFolder:
         A crash leaves the version whole or absent, and the current one what it was or this. A
         version that stands already is kept as it is.
         """
-        target = self._folder(models.card.version)
+        target = self.path(models.card.version)
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
         try:
@@ -98,7 +98,7 @@ class ModelFolder:
         Raises:
             ModelError: there is no such version, or its card is damaged.
         """
-        path = self._folder(version) / CARD
+        path = self.path(version) / CARD
         try:
             return ModelCard.parse(json.loads(path.read_text()))
         except FileNotFoundError:
@@ -122,7 +122,7 @@ class ModelFolder:
     def _part(self, card: ModelCard, name: str) -> Any:
         from skops.io import loads  # noqa: PLC0415 - two seconds of imports, for those who score
 
-        path = self._folder(card.version) / f"{name}.skops"
+        path = self.path(card.version) / f"{name}.skops"
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -137,7 +137,8 @@ class ModelFolder:
             raise ModelError(message)
         return loads(content, trusted=TRUSTED)
 
-    def _folder(self, version: str) -> Path:
+    def path(self, version: str) -> Path:
+        """Return the folder of a version, which need not be there."""
         if not version.isalnum():
             message = f"version {version!r}: a version is letters and digits"
             raise ModelError(message)

@@ -10,7 +10,7 @@ from datetime import date
 from backfill_assets.core.catalogue import Catalogue, Category, Unit, ValueType
 from backfill_assets.core.partitions import ColumnType
 from backfill_assets.flights.catalogue import FLIGHTS
-from backfill_assets.flights.models.pipeline import CATALOGUE
+from backfill_assets.flights.models.steps import CATALOGUE
 
 FIRST_DAY = date(2013, 7, 1)
 LAST_DAY = date(2013, 12, 31)

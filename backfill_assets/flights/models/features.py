@@ -97,8 +97,8 @@ def features(facts: pa.Table, known_names: Mapping[str, Sequence[str]]) -> Featu
 
 
 def _places(names: pa.ChunkedArray, vocabulary: Sequence[str]) -> list[int | None]:
-    found: list[int | None] = pc.index_in(names, value_set=pa.array(vocabulary)).to_pylist()
-    return found
+    places = {name: place for place, name in enumerate(vocabulary)}
+    return [places.get(name) for name in names.to_pylist()]
 
 
 def _read(url: str, query: str, values: Mapping[str, object]) -> bytes:

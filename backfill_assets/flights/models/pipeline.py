@@ -7,8 +7,6 @@ again: steps that were done give what they gave then, and the first that was not
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backfill_assets.core.errors import (
@@ -19,17 +17,17 @@ from backfill_assets.core.errors import (
     SourceError,
     StaleAttemptError,
 )
-from backfill_assets.core.operations import (
-    Busy,
-    Claimed,
-    Done,
-    Kind,
-    Operation,
-    Outcome,
-    Policy,
-)
+from backfill_assets.core.operations import Busy, Claimed, Done, Kind, Outcome
 from backfill_assets.flights.models.features import features
-from backfill_assets.flights.models.saving import Scores, save_requested, save_scores
+from backfill_assets.flights.models.saving import save_requested, save_scores
+from backfill_assets.flights.models.steps import (
+    PREPROCESS,
+    REQUEST_PREFIX,
+    SAVE,
+    SCORE_ANOMALY,
+    SCORE_RISK,
+    Progress,
+)
 from backfill_assets.stores.log.answers import busy_error
 from backfill_assets.stores.log.results import fingerprint
 
@@ -37,28 +35,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
+    import psycopg
     import pyarrow as pa
 
-    from backfill_assets.core.operations import Attempt, Json
+    from backfill_assets.core.operations import Attempt, Json, Operation
+    from backfill_assets.flights.models.saving import Scores
     from backfill_assets.flights.models.scores import ModelCard
+    from backfill_assets.flights.models.steps import Subject
     from backfill_assets.stores.log.log import IdempotencyLog
 
-CATALOGUE = "flight_models"
-KEY_PREFIX = f"{CATALOGUE}/"
-REQUEST_PREFIX = "flight_request/"
 # Calls between two writes of what they gave: half a second of work that a crash has repeated.
 CALLS_PER_BATCH = 30
-# Twelve attempts over about an hour: a server that is being mended is waited for.
-POLICY = Policy(max_attempts=12, first_wait=timedelta(seconds=2), longest_wait=timedelta(hours=1))
-
-PREPROCESS = Operation(name="preprocess", kind=Kind.TRANSACTIONAL, policy=POLICY)
-SCORE_RISK = Operation(name="score_risk", kind=Kind.REMOTE, policy=POLICY, is_deduplicated=True)
-SCORE_ANOMALY = Operation(
-    name="score_anomaly", kind=Kind.REMOTE, policy=POLICY, is_deduplicated=True
-)
-SAVE = Operation(name="save", kind=Kind.TRANSACTIONAL, policy=POLICY)
-OPERATIONS = (PREPROCESS, SCORE_RISK, SCORE_ANOMALY, SAVE)
-
 PATHS = {SCORE_RISK.name: "/v1/risk", SCORE_ANOMALY.name: "/v1/anomaly"}
 
 
@@ -67,52 +54,6 @@ class ModelServer(Protocol):
 
     def post(self, path: str, key: str, body: Json) -> Json:
         """Send a request under its key, and return the answer's body."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is scored: all flights of a day at an airport, or the one that a request asks for.
-
-    Attributes:
-        key: The idempotency key of all its steps.
-        flight: Of a request; None is all.
-    """
-
-    key: str
-    day: date
-    unit: str
-    flight: str | None = None
-
-    @classmethod
-    def of_day(cls, day: date, unit: str, model: str) -> Subject:
-        """Return all flights of a day at an airport, scored by models of a version."""
-        return cls(f"{KEY_PREFIX}{day}/{unit}/{model}", day, unit)
-
-    @classmethod
-    def of_request(cls, request: str, day: date, unit: str, flight: str) -> Subject:
-        """Return one flight, asked for under the client's own name for the request."""
-        return cls(f"{REQUEST_PREFIX}{request}", day, unit, flight)
-
-
-@dataclass(slots=True)
-class Progress:
-    """What one run of the pipeline has of each subject, by key.
-
-    Attributes:
-        results: Of each step, by the operation's name.
-        problems: Why a subject went no further.
-    """
-
-    results: dict[str, dict[str, Any]] = field(default_factory=dict)
-    problems: dict[str, OperationError] = field(default_factory=dict)
-
-    def of(self, operation: Operation) -> dict[str, Any]:
-        """Return the results of a step by key."""
-        return self.results.setdefault(operation.name, {})
-
-    def scores(self, key: str) -> Scores:
-        """Return the scores of a subject that passed all steps."""
-        return _scores(*(self.of(step)[key] for step in (PREPROCESS, SCORE_RISK, SCORE_ANOMALY)))
 
 
 class ScoringPipeline:
@@ -254,20 +195,7 @@ class ScoringPipeline:
             scores = progress.scores(attempt.key)
             try:
                 with self._log.writing(attempt) as work:
-                    subject = subjects[attempt.key]
-                    if subject.flight is None:
-                        save_scores(
-                            work.connection, subject.day, subject.unit, scores, str(attempt)
-                        )
-                    else:
-                        save_requested(
-                            work.connection,
-                            subject.key.removeprefix(REQUEST_PREFIX),
-                            subject.day,
-                            subject.unit,
-                            scores,
-                            str(attempt),
-                        )
+                    _write(work.connection, subjects[attempt.key], scores, str(attempt))
                     work.result = {"digest": scores.digest}
             except StaleAttemptError as error:
                 progress.problems[attempt.key] = error
@@ -330,5 +258,9 @@ def _no_such_flight(subject: Subject) -> SourceError:
     )
 
 
-def _scores(made: Any, risks: Any, anomalies: Any) -> Scores:
-    return Scores(model=made["model"], flights=made["flights"], risks=risks, anomalies=anomalies)
+def _write(connection: psycopg.Connection, subject: Subject, scores: Scores, by: str) -> None:
+    if subject.flight is None:
+        save_scores(connection, subject.day, subject.unit, scores, by)
+    else:
+        request = subject.key.removeprefix(REQUEST_PREFIX)
+        save_requested(connection, request, subject.day, subject.unit, scores, by)

@@ -41,7 +41,7 @@ SELECT date, unit, flight, risk, anomaly, model, saved_at
 INSERT INTO delay_scores (date, unit, model, flights, risks, anomalies, digest, saved_by)
 VALUES (%(date)s, %(unit)s, %(model)s, %(flights)s, %(risks)s, %(anomalies)s, %(digest)s,
         %(saved_by)s)
-    ON CONFLICT ON CONSTRAINT delay_scores_once DO NOTHING
+    ON CONFLICT DO NOTHING
 RETURNING digest;
 
 -- name: saved

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from backfill_assets.core.errors import ModelError
 from backfill_assets.flights.models.features import NAMES
@@ -117,5 +118,11 @@ class DelayModels:
         if np.isinf(matrix).any():
             message = f"models {self.card.version}: a row has an infinite number; give null"
             raise ModelError(message)
-        with threadpool_limits(limits=1):
+        with _threads().limit(limits=1):
             return [round(float(value), DIGITS) for value in score(matrix)]
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadpoolController:
+    """Return what limits threads; looking for the libraries that have some takes 20 ms."""
+    return ThreadpoolController()

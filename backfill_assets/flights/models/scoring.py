@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from backfill_assets.core.errors import ModelError, RemoteUnreachableError
 from backfill_assets.flights.models.address import read_address
 from backfill_assets.flights.models.features import known_facts
-from backfill_assets.flights.models.pipeline import (
+from backfill_assets.flights.models.pipeline import ScoringPipeline
+from backfill_assets.flights.models.saving import make_tables, saved_items
+from backfill_assets.flights.models.steps import (
     KEY_PREFIX,
     OPERATIONS,
     REQUEST_PREFIX,
-    ScoringPipeline,
     Subject,
 )
-from backfill_assets.flights.models.saving import make_tables, saved_items
 from backfill_assets.stores.log.log import IdempotencyLog
 from backfill_assets.stores.postgres.connections import Target, connect
 

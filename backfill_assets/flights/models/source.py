@@ -20,17 +20,17 @@ from backfill_assets.core.errors import (
     SourceNotReadyError,
 )
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
-from backfill_assets.flights.models.pipeline import Subject
 from backfill_assets.flights.models.scores import DIGITS
+from backfill_assets.flights.models.steps import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
 
-    from backfill_assets.flights.models.pipeline import Progress
     from backfill_assets.flights.models.saving import Scores
     from backfill_assets.flights.models.scores import ModelCard
     from backfill_assets.flights.models.scoring import Scoring
+    from backfill_assets.flights.models.steps import Progress
 
 CARRIER_CHARACTERS = 2  # at the beginning of a flight's name
 NOT_TRAINED = "no models are trained yet; materialize flight_models/trained_models"

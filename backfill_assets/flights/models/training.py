@@ -63,7 +63,7 @@ class Recipe:
     leaves: int = 15
     leaf_flights: int = 500
     learning_rate: float = 0.05
-    isolation_trees: int = 100
+    isolation_trees: int = 50
     seed: int = 2013
 
     def facts(self) -> dict[str, Any]:

@@ -54,11 +54,16 @@ def _free_at(state: OperationState) -> datetime | None:
 
 
 def _answer_to_ended(operation: Operation, state: OperationState) -> Claim:
-    if state.in_doubt and not operation.may_repeat_in_doubt:
+    is_processing = state.status is Status.PROCESSING
+    is_spent = operation.policy.is_spent(state.spent)
+    if is_processing and not is_spent:
+        return Busy(timedelta(0), state.worker)  # its lease ran out in this moment
+    # An owner whose lease has run out may have acted.
+    if (state.in_doubt or is_processing) and not operation.may_repeat_in_doubt:
         return Refused(outcome_unknown(operation, state.key))
-    if _free_at(state) is None or operation.policy.is_spent(state.spent):
+    if _free_at(state) is None or is_spent:
         return Refused(budget_spent(operation, state))
-    return Busy(timedelta(0), state.worker)  # it became free in this moment
+    return Busy(timedelta(0), state.worker)  # its back-off ended in this moment
 
 
 def busy_error(operation: Operation, key: str, busy: Busy) -> BusyError:
@@ -81,8 +86,8 @@ def key_reused(operation: Operation, key: str) -> KeyReusedError:
 def outcome_unknown(operation: Operation, key: str) -> OutcomeUnknownError:
     """Return the error of an operation that may have happened and may not be repeated."""
     return OutcomeUnknownError(
-        f"{operation.name} {key} may have happened, and nothing can tell; find out, and reopen or "
-        "seal it"
+        f"{operation.name} {key} may have happened, and nothing can tell; find out, and seal it, "
+        "or reopen it as settled"
     )
 
 

@@ -5,26 +5,32 @@ What an answer means, and what follows from it, is in ``log``.
 
 from __future__ import annotations
 
-import traceback
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backfill_assets.core.operations import Attempt, Json, Operation, Outcome
+from backfill_assets.core.operations import Attempt, Json, Operation, Status
+from backfill_assets.stores.log.reasons import message_of, trace_of
 from backfill_assets.stores.log.rows import attempt_record, failed_attempt, operation_state
 from backfill_assets.stores.sql import load_statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     import psycopg
 
-    from backfill_assets.core.operations import AttemptRecord, OperationState
+    from backfill_assets.core.operations import (
+        AttemptRecord,
+        FailedAttempt,
+        OperationState,
+        Outcome,
+    )
     from backfill_assets.stores.log.sessions import Sessions
 
 _STATEMENTS = load_statements("backfill_assets.stores.log", "statements.sql")
 
-MAX_TRACE_CHARACTERS = 20_000  # the end of a trace tells most
+Token = tuple[str, int]  # a key, and the number of an attempt at its operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +128,71 @@ class Ledger:
     def claim(self, operation: Operation, fingerprints: Mapping[str, str]) -> dict[str, Attempt]:
         """Start an attempt of each operation that may be started; return those, by key."""
         now = self._clock()
-        lease_until = now + operation.policy.lease
+        claim, lease_until = uuid.uuid4(), now + operation.policy.lease
         values = {
             "operation": operation.name,
             "kind": operation.kind.value,
             "worker": self.worker,
+            "claim": claim,
             "keys": sorted(fingerprints),
             "fingerprints": [fingerprints[key] for key in sorted(fingerprints)],
             "max_attempts": operation.policy.max_attempts,
             "now": now,
             "lease_until": lease_until,
         }
-        rows = self.sessions.rows(_STATEMENTS["claim"], values)
-        return {row[0]: _attempt(operation, lease_until, row) for row in rows}
+        rows = self._claimed(values)
+        retried = {row[0]: row[1] - 1 for row in rows if row[1] > 1}
+        previous = self._ends(operation, retried) if retried else {}
+        return {
+            key: Attempt(
+                operation=operation,
+                key=key,
+                number=number,
+                generation=generation,
+                spent=spent,
+                in_doubt=in_doubt,
+                lease_until=lease_until,
+                taken_from=taken_from,
+                previous=previous.get(key),
+                claim=claim,
+            )
+            for key, number, generation, spent, in_doubt, taken_from in rows
+        }
+
+    def _claimed(self, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        tries = 0
+
+        def work(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
+            nonlocal tries
+            tries += 1
+            granted = connection.execute(_STATEMENTS["claim"], values).fetchall()
+            if tries == 1:
+                return granted
+            # It may have been granted before, and the answer lost.
+            return connection.execute(_STATEMENTS["claimed"], values).fetchall()
+
+        return self.sessions.execute(work)
+
+    def _ends(self, operation: Operation, numbers: Mapping[str, int]) -> dict[str, FailedAttempt]:
+        """Return why attempts did not succeed, by key."""
+        values = {
+            "operation": operation.name,
+            "keys": list(numbers),
+            "attempts": list(numbers.values()),
+        }
+        found = {
+            key: failed_attempt(number, outcome, error_type, message or note)
+            for key, number, outcome, error_type, message, note in self._rows("ends", values, None)
+        }
+        return {key: failed for key, failed in found.items() if failed is not None}
 
     def complete(
         self,
         operation: Operation,
         results: Sequence[tuple[Attempt, str, str]],
         connection: psycopg.Connection | None = None,
-    ) -> set[str]:
-        """Store results, as (attempt, text, digest); return the keys that were still owned.
+    ) -> set[Token]:
+        """Store results, as (attempt, text, digest); return the attempts that were still owners.
 
         Args:
             connection: In whose transaction; one of its own where it is None.
@@ -152,7 +202,7 @@ class Ledger:
             "digests": [digest for _, _, digest in results],
             "now": self._clock(),
         }
-        return self._keys("complete", values, connection)
+        return self._tokens("complete", values, connection)
 
     def fail(
         self,
@@ -162,9 +212,8 @@ class Ledger:
         outcome: Outcome,
         *,
         given_back: int,
-        connection: psycopg.Connection | None = None,
-    ) -> set[str]:
-        """End attempts with an error; return the keys that were still owned.
+    ) -> set[Token]:
+        """End attempts with an error; return the attempts that were still owners.
 
         Args:
             retries: When each may be tried again; None: not before a person reopens it.
@@ -177,7 +226,26 @@ class Ledger:
             "now": self._clock(),
             **_error(error),
         }
-        return self._keys("fail", values, connection)
+        return self._tokens("fail", values)
+
+    def completed(self, operation: Operation, attempts: Sequence[Attempt]) -> set[Token]:
+        """Return those of the attempts that have completed, whatever became of it later."""
+        return self._tokens("completed", _attempts(operation, attempts))
+
+    def failed(self, operation: Operation, attempts: Sequence[Attempt]) -> set[Token]:
+        """Return those of the attempts that have said themselves why they failed."""
+        return self._tokens("failed", _attempts(operation, attempts))
+
+    def stand(self, attempt: Attempt) -> Status | None:
+        """Return where an attempt's operation stands, or None where it is not its own any more.
+
+        Whoever is changing it is waited for: be it the server, at work on what we sent to it.
+        """
+        values = {"operation": attempt.operation.name, "keys": [attempt.key]}
+        for _, number, claim, status in self._rows("stand", values, None):
+            if (number, claim) == (attempt.number, attempt.claim):
+                return Status(status)
+        return None
 
     def record_late(
         self,
@@ -187,30 +255,42 @@ class Ledger:
         connection: psycopg.Connection,
     ) -> list[LateAttempt]:
         """Write down attempts that came back too late; return those not written down before."""
-        now = self._clock()
         values = _attempts(operation, list(digests)) | {
             "digests": list(digests.values()),
-            "now": now,
+            "now": self._clock(),
             **_error(error),
         }
-        rows = connection.execute(_STATEMENTS["record_late"], values).fetchall()
-        return [
-            LateAttempt(key, operation.name, number, self.worker, now, digest, winner, standing)
-            for key, number, digest, winner, standing in rows
-        ]
+        # One of them may be about to be replaced by a result: either it is seen here, or whoever
+        # stores it sees what is written here.
+        connection.execute(_STATEMENTS["stand"], values)
+        return [LateAttempt(*row) for row in self._rows("record_late", values, connection)]
 
-    def renew(self, operation: Operation, attempts: Sequence[Attempt]) -> set[str]:
-        """Lengthen leases; return the keys that are still owned."""
-        now = self._clock()
+    def differing(
+        self,
+        operation: Operation,
+        attempts: Sequence[Attempt],
+        connection: psycopg.Connection,
+    ) -> list[LateAttempt]:
+        """Return those fenced before these attempts completed that wanted something else."""
         values = _attempts(operation, attempts)
-        return self._keys("renew", values | _until(now, operation.policy.lease))
+        return [LateAttempt(*row) for row in self._rows("differing", values, connection)]
 
-    def settle(self, attempt: Attempt) -> None:
-        """Let it be known that nothing of earlier attempts happened, or will."""
-        values = {"key": attempt.key, "operation": attempt.operation.name}
-        self.sessions.execute(
-            lambda c: c.execute(_STATEMENTS["settle"], values | {"attempt": attempt.number})
-        )
+    def renew(self, operation: Operation, attempts: Sequence[Attempt]) -> set[Token]:
+        """Lengthen leases; return the attempts that are still owners."""
+        now = self._clock()
+        until = {"now": now, "lease_until": now + operation.policy.lease}
+        return self._tokens("renew", _attempts(operation, attempts) | until)
+
+    def settle(self, attempt: Attempt) -> bool:
+        """Let it be known that nothing of earlier attempts happened; return whether it may be."""
+        values = {
+            "key": attempt.key,
+            "operation": attempt.operation.name,
+            "attempt": attempt.number,
+            "claim": attempt.claim,
+            "now": self._clock(),
+        }
+        return bool(self._rows("settle", values, None))
 
     def disprove(self, operation: Operation, attempts: Mapping[str, int]) -> set[str]:
         """Take back completions of the given attempts, by key; return those taken back."""
@@ -228,14 +308,24 @@ class Ledger:
         return self._keys("prove", values)
 
     def reopen(
-        self, operation: Operation, fingerprints: Mapping[str, str], reason: str
+        self,
+        operation: Operation,
+        fingerprints: Mapping[str, str],
+        reason: str,
+        *,
+        is_settled: bool,
     ) -> set[str]:
-        """Open new generations; return the keys that were reopened."""
+        """Let attempts start again; return the keys that were reopened."""
+        states = self.states(fingerprints, [operation.name])
         values = {
             "operation": operation.name,
-            "keys": sorted(fingerprints),
-            "fingerprints": [fingerprints[key] for key in sorted(fingerprints)],
+            "keys": [state.key for state in states],
+            "fingerprints": [fingerprints[state.key] for state in states],
+            "attempts": [state.attempt for state in states],
+            "generations": [state.generation for state in states],
+            "statuses": [state.status.value for state in states],
             "reason": reason,
+            "is_settled": is_settled,
             "now": self._clock(),
         }
         return self._keys("reopen", values)
@@ -288,10 +378,13 @@ class Ledger:
         ((count,),) = self._rows("prune", {"before": before}, None)
         return int(count)
 
-    def _keys(
+    def _keys(self, name: str, values: dict[str, Any]) -> set[str]:
+        return {row[0] for row in self._rows(name, values, None)}
+
+    def _tokens(
         self, name: str, values: dict[str, Any], connection: psycopg.Connection | None = None
-    ) -> set[str]:
-        return {row[0] for row in self._rows(name, values, connection)}
+    ) -> set[Token]:
+        return {(key, number) for key, number in self._rows(name, values, connection)}
 
     def _rows(
         self, name: str, values: dict[str, Any], connection: psycopg.Connection | None
@@ -306,40 +399,15 @@ def _attempts(operation: Operation, attempts: Sequence[Attempt]) -> dict[str, An
         "operation": operation.name,
         "keys": [attempt.key for attempt in attempts],
         "attempts": [attempt.number for attempt in attempts],
+        "claims": [attempt.claim for attempt in attempts],
     }
-
-
-def _until(now: datetime, lease: timedelta) -> dict[str, datetime]:
-    return {"now": now, "lease_until": now + lease}
-
-
-def _attempt(operation: Operation, lease_until: datetime, row: Sequence[Any]) -> Attempt:
-    key, number, generation, spent, in_doubt, worker, outcome, error_type, message, note = row
-    was_taken = outcome == Outcome.RUNNING
-    return Attempt(
-        operation=operation,
-        key=key,
-        number=number,
-        generation=generation,
-        spent=spent,
-        in_doubt=in_doubt,
-        lease_until=lease_until,
-        taken_from=worker if was_taken else None,
-        previous=failed_attempt(
-            number - 1,
-            Outcome.UNKNOWN if was_taken else outcome,
-            error_type,
-            message or note or ("its lease ran out" if was_taken else ""),
-        ),
-    )
 
 
 def _error(error: BaseException | None) -> dict[str, str | None]:
     if error is None:
         return {"error_type": None, "error_message": None, "error_trace": None}
-    trace = "".join(traceback.format_exception(error))
     return {
         "error_type": type(error).__name__,
-        "error_message": str(error).replace("\0", "�"),
-        "error_trace": trace[-MAX_TRACE_CHARACTERS:].replace("\0", "�"),
+        "error_message": message_of(error),
+        "error_trace": trace_of(error),
     }

@@ -30,12 +30,14 @@ CREATE TABLE idempotency_log (
     fingerprint     text NOT NULL,          -- of the payload; empty where a seal came first
     attempt         integer NOT NULL,       -- the fencing token; 0: sealed before the first
     generation      integer NOT NULL,
-    spent           integer NOT NULL,       -- attempts of this generation that have started
+    spent           integer NOT NULL,       -- attempts since it was new, or reopened
     in_doubt        boolean NOT NULL DEFAULT false, -- an ended attempt may have happened
     worker          text NOT NULL,          -- for people; the token decides
+    claim_id        uuid,                   -- of the call that started the attempt
+    taken_from      text,                   -- the worker whose attempt this one replaced
     lease_until     timestamptz,            -- of a PROCESSING one
     retry_at        timestamptz,            -- of a FAILED one; null: not before it is reopened
-    result          jsonb,                  -- of a COMPLETED one; JSON null is a result too
+    result          json,                   -- of a COMPLETED one, to the letter; null is one too
     sealed_at       timestamptz,
     sealed_reason   text,
     created_at      timestamptz NOT NULL,
@@ -53,6 +55,7 @@ CREATE TABLE idempotency_attempt (
     attempt         integer NOT NULL,
     generation      integer NOT NULL,
     worker          text NOT NULL,
+    claim_id        uuid,
     outcome         text NOT NULL
         CHECK (outcome IN ('RUNNING', 'SUCCEEDED', 'FAILED', 'UNKNOWN', 'FENCED')),
     started_at      timestamptz NOT NULL,
@@ -61,7 +64,7 @@ CREATE TABLE idempotency_attempt (
     error_message   text,
     error_trace     text,
     result_digest   text,  -- of what it stored, or wanted to store
-    result          jsonb, -- what it had stored, once a later generation has replaced it
+    result          json,  -- what it had stored, once a later generation has replaced it
     note            text,  -- how another one ended it
     -- No foreign key: both rows are written by the same statements, and a check for each costs.
     PRIMARY KEY (idempotency_key, operation_name, attempt)

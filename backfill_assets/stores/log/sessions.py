@@ -8,11 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, pq
 
 from backfill_assets.stores.log.schema import prepare_schema
 from backfill_assets.stores.postgres.connections import Target, connect
-from backfill_assets.stores.postgres.errors import DatabaseUnreachableError
+from backfill_assets.stores.postgres.errors import (
+    DatabaseRefusedError,
+    DatabaseUnreachableError,
+    PostgresError,
+)
 from backfill_assets.stores.sql import load_statements
 
 if TYPE_CHECKING:
@@ -26,6 +30,8 @@ _STATEMENTS = load_statements("backfill_assets.stores.log", "statements.sql")
 
 TRIES = 6  # with the waits below: about six seconds, in which a server restarts
 FIRST_WAIT_SECONDS = 0.2
+# SQLSTATE classes: the connection, resources, an operator's doing, and the system beneath.
+PASSING_CLASSES = ("08", "53", "57", "58")
 RIVALS = (errors.DeadlockDetected, errors.SerializationFailure)  # PostgreSQL asks to try again
 
 
@@ -43,6 +49,7 @@ class Sessions:
         self._sleep = sleep
         self._local = threading.local()
         self._is_prepared = False
+        self._was_let_in = False
         self._inherited: list[psycopg.Connection] = []  # a parent process's; not ours to close
 
     def execute(self, work: Callable[[psycopg.Connection], Result]) -> Result:
@@ -58,17 +65,21 @@ class Sessions:
             DatabaseUnreachableError: the server does not come back.
         """
         for number in range(TRIES):
+            is_last = number + 1 == TRIES
             try:
                 return work(self.connection())
-            except RIVALS:
-                continue
-            except (psycopg.OperationalError, DatabaseUnreachableError) as error:
+            except RIVALS as error:
+                if is_last:
+                    raise _unreachable(error) from error
+            except (psycopg.OperationalError, PostgresError) as error:
+                if not self._is_passing(error):
+                    raise
                 self.close()
-                if number + 1 == TRIES:
+                self._is_prepared = False  # what comes back may be another database
+                if is_last:
                     raise _unreachable(error) from error
                 self._sleep(FIRST_WAIT_SECONDS * 2**number)
-        message = f"the log database: {TRIES} deadlocks in a row; see its server's log"
-        raise DatabaseUnreachableError(message)
+        raise AssertionError  # the loop returns or raises
 
     def rows(self, statement: str, values: Mapping[str, Any]) -> list[TupleRow]:
         """Execute one statement as ``execute`` does, and return its rows."""
@@ -106,6 +117,15 @@ class Sessions:
             opened.close()
             self._local.connection = None
 
+    def _is_passing(self, error: psycopg.OperationalError | PostgresError) -> bool:
+        """Return whether an error goes by: a server that restarts, is full, or is away."""
+        if isinstance(error, DatabaseRefusedError):
+            # A server that is starting refuses too; one that never let us in means it.
+            return self._was_let_in or pq.PGconn.ping(self._url().encode()) == pq.Ping.REJECT
+        if isinstance(error, PostgresError):
+            return isinstance(error, DatabaseUnreachableError)
+        return error.sqlstate is None or error.sqlstate[:2] in PASSING_CLASSES
+
     def _open(self) -> psycopg.Connection:
         connection = connect(
             Target(
@@ -115,13 +135,21 @@ class Sessions:
                 remedy="Correct BACKFILL_DATABASE_URL, or allow the login",
             )
         )
-        if not self._is_prepared:
-            prepare_schema(connection)
-            self._is_prepared = True
+        self._was_let_in = True
+        try:
+            if not self._is_prepared:
+                prepare_schema(connection)
+                self._is_prepared = True
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
 def _unreachable(error: Exception) -> DatabaseUnreachableError:
     if isinstance(error, DatabaseUnreachableError):
         return error
+    if isinstance(error, RIVALS):
+        message = f"the log database: {TRIES} deadlocks in a row; see its server's log: {error}"
+        return DatabaseUnreachableError(message)
     return DatabaseUnreachableError(f"the log database was lost and did not come back: {error}")

@@ -43,17 +43,19 @@ SELECT log.idempotency_key, log.operation_name, log.status, log.fingerprint, log
 WITH claimed AS (
     INSERT INTO idempotency_log AS known
            (idempotency_key, operation_name, kind, status, fingerprint, attempt, generation, spent,
-            worker, lease_until, created_at, updated_at)
+            worker, claim_id, lease_until, created_at, updated_at)
     SELECT key, %(operation)s, %(kind)s, 'PROCESSING', fingerprint, 1, 1, 1,
-           %(worker)s, %(lease_until)s, %(now)s, %(now)s
+           %(worker)s, %(claim)s, %(lease_until)s, %(now)s, %(now)s
       FROM unnest(%(keys)s::text[], %(fingerprints)s::text[]) AS asked (key, fingerprint)
-     ORDER BY key
+     ORDER BY key COLLATE "C"
         ON CONFLICT (idempotency_key, operation_name) DO UPDATE
        SET status = 'PROCESSING',
            attempt = known.attempt + 1,
            spent = known.spent + 1,
            in_doubt = known.in_doubt OR known.status = 'PROCESSING',
+           taken_from = CASE known.status WHEN 'PROCESSING' THEN known.worker END,
            worker = excluded.worker,
+           claim_id = excluded.claim_id,
            lease_until = excluded.lease_until,
            retry_at = NULL,
            updated_at = excluded.updated_at
@@ -63,44 +65,66 @@ WITH claimed AS (
        AND CASE known.status WHEN 'PROCESSING' THEN known.lease_until <= %(now)s
                              WHEN 'FAILED' THEN known.retry_at <= %(now)s
                              ELSE false END
-    RETURNING idempotency_key, attempt, generation, spent, in_doubt
+    RETURNING idempotency_key, attempt, generation, spent, in_doubt, taken_from
 ), ended AS (
-    UPDATE idempotency_attempt AS last
+    -- Not UPDATE: it would not see an attempt that began after this statement, which then waited.
+    INSERT INTO idempotency_attempt AS last
+           (idempotency_key, operation_name, attempt, generation, worker, outcome, started_at)
+    SELECT idempotency_key, %(operation)s, attempt - 1, generation, taken_from, 'UNKNOWN', %(now)s
+      FROM claimed
+     WHERE taken_from IS NOT NULL
+        ON CONFLICT (idempotency_key, operation_name, attempt) DO UPDATE
        SET outcome = 'UNKNOWN', ended_at = %(now)s,
            note = 'its lease ran out, and ' || %(worker)s || ' took over'
-      FROM claimed
-     WHERE last.idempotency_key = claimed.idempotency_key
-       AND last.operation_name = %(operation)s
-       AND last.attempt = claimed.attempt - 1
-       AND last.outcome = 'RUNNING'
+     WHERE last.outcome = 'RUNNING'
 ), started AS (
     INSERT INTO idempotency_attempt
-           (idempotency_key, operation_name, attempt, generation, worker, outcome, started_at)
-    SELECT idempotency_key, %(operation)s, attempt, generation, %(worker)s, 'RUNNING', %(now)s
+           (idempotency_key, operation_name, attempt, generation, worker, claim_id, outcome,
+            started_at)
+    SELECT idempotency_key, %(operation)s, attempt, generation, %(worker)s, %(claim)s, 'RUNNING',
+           %(now)s
       FROM claimed
 )
-SELECT claimed.idempotency_key, claimed.attempt, claimed.generation, claimed.spent,
-       claimed.in_doubt, last.worker, last.outcome, last.error_type, last.error_message, last.note
-  FROM claimed
-  LEFT JOIN idempotency_attempt AS last -- as it was before this statement
-    ON claimed.attempt > 1
-   AND last.idempotency_key = claimed.idempotency_key
-   AND last.operation_name = %(operation)s
-   AND last.attempt = claimed.attempt - 1;
+SELECT idempotency_key, attempt, generation, spent, in_doubt, taken_from FROM claimed;
+
+-- name: claimed
+-- What one call has claimed, where its answer was lost. No row for a key: it was not granted.
+SELECT idempotency_key, attempt, generation, spent, in_doubt, taken_from
+  FROM idempotency_log
+ WHERE idempotency_key = ANY (%(keys)s) AND operation_name = %(operation)s
+   AND claim_id = %(claim)s AND status = 'PROCESSING';
+
+-- name: ends
+-- How the given attempts ended.
+SELECT own.idempotency_key, own.attempt, own.outcome, own.error_type, own.error_message, own.note
+  FROM unnest(%(keys)s::text[], %(attempts)s::integer[]) AS asked (key, attempt)
+  JOIN idempotency_attempt AS own
+    ON own.idempotency_key = asked.key AND own.operation_name = %(operation)s
+   AND own.attempt = asked.attempt;
+
+-- name: stand
+-- Whose operations are, once those who are changing them have finished, and let nobody change them
+-- until the end of the transaction.
+SELECT idempotency_key, attempt, claim_id, status
+  FROM idempotency_log
+ WHERE idempotency_key = ANY (%(keys)s) AND operation_name = %(operation)s
+ ORDER BY idempotency_key
+   FOR SHARE;
 
 -- name: complete
--- Store the results of the attempts that still own their operations. No row for a key: another
--- attempt owns it, or a seal; nothing of this one is stored.
+-- Store the results of the attempts that still own their operations. No row for an attempt: another
+-- one owns its operation, or a seal; nothing of this one is stored.
 WITH done AS (
-    SELECT * FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(results)s::text[],
-                         %(digests)s::text[]) AS done (key, attempt, result, digest)
+    SELECT * FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[],
+                         %(results)s::text[], %(digests)s::text[])
+               AS done (key, attempt, claim, result, digest)
 ), completed AS (
     UPDATE idempotency_log AS log
-       SET status = 'COMPLETED', result = done.result::jsonb, in_doubt = false,
+       SET status = 'COMPLETED', result = done.result::json, in_doubt = false,
            lease_until = NULL, retry_at = NULL, updated_at = %(now)s
       FROM done
      WHERE log.idempotency_key = done.key AND log.operation_name = %(operation)s
-       AND log.attempt = done.attempt
+       AND log.attempt = done.attempt AND log.claim_id = done.claim
        AND log.status = 'PROCESSING' AND log.sealed_at IS NULL
     RETURNING log.idempotency_key, log.attempt, done.digest
 ), ended AS (
@@ -111,14 +135,26 @@ WITH done AS (
        AND own.operation_name = %(operation)s
        AND own.attempt = completed.attempt
 )
-SELECT idempotency_key FROM completed;
+SELECT idempotency_key, attempt FROM completed;
+
+-- name: completed
+-- The given attempts whose results are stored: by a call of theirs whose answer was lost. No row
+-- for an attempt: it has not completed.
+SELECT own.idempotency_key, own.attempt
+  FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[])
+    AS asked (key, attempt, claim)
+  JOIN idempotency_attempt AS own
+    ON own.idempotency_key = asked.key AND own.operation_name = %(operation)s
+   AND own.attempt = asked.attempt AND own.claim_id = asked.claim
+ WHERE own.outcome = 'SUCCEEDED';
 
 -- name: fail
--- End attempts that did not succeed and still own their operations. No row for a key: another
--- attempt owns it, or a seal, and its row stays as it is.
+-- End attempts that did not succeed and still own their operations. No row for an attempt: another
+-- one owns its operation, or a seal, and its row stays as it is.
 WITH failed AS (
-    SELECT * FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(retries)s::timestamptz[])
-               AS failed (key, attempt, retry_at)
+    SELECT * FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[],
+                         %(retries)s::timestamptz[])
+               AS failed (key, attempt, claim, retry_at)
 ), ended_log AS (
     UPDATE idempotency_log AS log
        SET status = 'FAILED', in_doubt = log.in_doubt OR %(outcome)s = 'UNKNOWN',
@@ -126,7 +162,8 @@ WITH failed AS (
            updated_at = %(now)s
       FROM failed
      WHERE log.idempotency_key = failed.key AND log.operation_name = %(operation)s
-       AND log.attempt = failed.attempt AND log.status = 'PROCESSING'
+       AND log.attempt = failed.attempt AND log.claim_id = failed.claim
+       AND log.status = 'PROCESSING'
     RETURNING log.idempotency_key, log.attempt
 ), ended AS (
     UPDATE idempotency_attempt AS own
@@ -137,57 +174,95 @@ WITH failed AS (
        AND own.operation_name = %(operation)s
        AND own.attempt = ended_log.attempt
 )
-SELECT idempotency_key FROM ended_log;
+SELECT idempotency_key, attempt FROM ended_log;
+
+-- name: failed
+-- The given attempts that have said why they failed: in a call of theirs whose answer was lost. No
+-- row for an attempt: another ended it, or it completed.
+SELECT own.idempotency_key, own.attempt
+  FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[])
+    AS asked (key, attempt, claim)
+  JOIN idempotency_attempt AS own
+    ON own.idempotency_key = asked.key AND own.operation_name = %(operation)s
+   AND own.attempt = asked.attempt AND own.claim_id = asked.claim
+ WHERE own.outcome IN ('FAILED', 'UNKNOWN') AND own.error_type IS NOT NULL;
 
 -- name: record_late
 -- Write down attempts that came back when their operations were no longer theirs, and what they
 -- wanted to store. The row of the operation is not touched. Gives those that had not been recorded,
 -- with what stands committed instead.
-WITH late AS (
-    SELECT * FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(digests)s::text[])
-               AS late (key, attempt, digest)
-), fenced AS (
+WITH fenced AS (
     UPDATE idempotency_attempt AS own
        SET outcome = 'FENCED', ended_at = %(now)s, result_digest = late.digest,
            error_type = coalesce(%(error_type)s, own.error_type),
            error_message = coalesce(%(error_message)s, own.error_message),
            error_trace = coalesce(%(error_trace)s, own.error_trace)
-      FROM late
+      FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[],
+                  %(digests)s::text[]) AS late (key, attempt, claim, digest)
      WHERE own.idempotency_key = late.key AND own.operation_name = %(operation)s
-       AND own.attempt = late.attempt AND own.outcome IN ('RUNNING', 'UNKNOWN')
-    RETURNING own.idempotency_key, own.attempt, late.digest
+       AND own.attempt = late.attempt AND own.claim_id = late.claim
+       AND own.outcome IN ('RUNNING', 'UNKNOWN')
+    RETURNING own.*
 )
-SELECT fenced.idempotency_key, fenced.attempt, fenced.digest, winner.attempt, winner.result_digest
+SELECT fenced.idempotency_key, fenced.operation_name, fenced.attempt, fenced.worker,
+       fenced.ended_at, fenced.result_digest, winner.attempt, winner.result_digest
   FROM fenced
-  JOIN idempotency_log AS log
-    ON log.idempotency_key = fenced.idempotency_key AND log.operation_name = %(operation)s
-  LEFT JOIN idempotency_attempt AS winner
-    ON winner.idempotency_key = fenced.idempotency_key AND winner.operation_name = %(operation)s
-   AND winner.attempt = log.attempt AND winner.outcome = 'SUCCEEDED';
+  LEFT JOIN LATERAL (
+       SELECT attempt, result_digest
+         FROM idempotency_attempt AS other
+        WHERE other.idempotency_key = fenced.idempotency_key
+          AND other.operation_name = fenced.operation_name
+          AND other.generation = fenced.generation AND other.outcome = 'SUCCEEDED'
+        ORDER BY attempt DESC
+        LIMIT 1) AS winner ON true;
+
+-- name: differing
+-- Attempts that were fenced before the given ones completed, and wanted to store something else.
+SELECT late.idempotency_key, late.operation_name, late.attempt, late.worker, late.ended_at,
+       late.result_digest, own.attempt, own.result_digest
+  FROM unnest(%(keys)s::text[], %(attempts)s::integer[]) AS asked (key, attempt)
+  JOIN idempotency_attempt AS own
+    ON own.idempotency_key = asked.key AND own.operation_name = %(operation)s
+   AND own.attempt = asked.attempt AND own.outcome = 'SUCCEEDED'
+  JOIN idempotency_attempt AS late
+    ON late.idempotency_key = asked.key AND late.operation_name = %(operation)s
+   AND late.generation = own.generation AND late.outcome = 'FENCED'
+   AND late.result_digest <> own.result_digest;
 
 -- name: renew
--- Give attempts that still own their operations a longer lease. No row for a key: they do not.
+-- Give attempts that still own their operations a longer lease. No row for an attempt: it does not.
 UPDATE idempotency_log AS log
    SET lease_until = %(lease_until)s, updated_at = %(now)s
-  FROM unnest(%(keys)s::text[], %(attempts)s::integer[]) AS own (key, attempt)
+  FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[])
+    AS own (key, attempt, claim)
  WHERE log.idempotency_key = own.key AND log.operation_name = %(operation)s
-   AND log.attempt = own.attempt AND log.status = 'PROCESSING'
-RETURNING log.idempotency_key;
+   AND log.attempt = own.attempt AND log.claim_id = own.claim AND log.status = 'PROCESSING'
+RETURNING log.idempotency_key, log.attempt;
 
 -- name: settle
--- Let it be known of operations in doubt that none of their earlier attempts happened, or will.
+-- Let it be known of an operation in doubt that none of its earlier attempts happened, or will. No
+-- row: the attempt that found it out owns the operation no more, and may be in doubt itself.
 UPDATE idempotency_log
-   SET in_doubt = false
- WHERE idempotency_key = %(key)s AND operation_name = %(operation)s AND attempt = %(attempt)s;
+   SET in_doubt = false, updated_at = %(now)s
+ WHERE idempotency_key = %(key)s AND operation_name = %(operation)s
+   AND attempt = %(attempt)s AND claim_id = %(claim)s AND status = 'PROCESSING'
+RETURNING idempotency_key;
 
 -- name: disprove
 -- Take back completions whose artifact is not there; the next attempt may start at once. No row for
 -- a key: it is not completed, or by another attempt than the one that was looked at.
-WITH false_claim AS (
+WITH asked AS (
+    SELECT log.idempotency_key, looked_at.attempt
+      FROM unnest(%(keys)s::text[], %(attempts)s::integer[]) AS looked_at (key, attempt)
+      JOIN idempotency_log AS log
+        ON log.idempotency_key = looked_at.key AND log.operation_name = %(operation)s
+     ORDER BY log.idempotency_key
+       FOR UPDATE OF log
+), false_claim AS (
     UPDATE idempotency_log AS log
        SET status = 'FAILED', spent = 0, retry_at = %(now)s, result = NULL, updated_at = %(now)s
-      FROM unnest(%(keys)s::text[], %(attempts)s::integer[]) AS asked (key, attempt)
-     WHERE log.idempotency_key = asked.key AND log.operation_name = %(operation)s
+      FROM asked
+     WHERE log.idempotency_key = asked.idempotency_key AND log.operation_name = %(operation)s
        AND log.attempt = asked.attempt AND log.status = 'COMPLETED' AND log.sealed_at IS NULL
     RETURNING log.idempotency_key, log.attempt
 ), noted AS (
@@ -201,34 +276,45 @@ SELECT idempotency_key FROM false_claim;
 
 -- name: prove
 -- Complete operations that have failed and whose artifact stands all the same, whoever made it.
-UPDATE idempotency_log
+UPDATE idempotency_log AS log
    SET status = 'COMPLETED', in_doubt = false, retry_at = NULL, result = 'null',
        updated_at = %(now)s
- WHERE idempotency_key = ANY (%(keys)s) AND operation_name = %(operation)s
-   AND status = 'FAILED' AND sealed_at IS NULL
-RETURNING idempotency_key;
+  FROM (SELECT idempotency_key
+          FROM idempotency_log
+         WHERE idempotency_key = ANY (%(keys)s) AND operation_name = %(operation)s
+         ORDER BY idempotency_key
+           FOR UPDATE) AS asked
+ WHERE log.idempotency_key = asked.idempotency_key AND log.operation_name = %(operation)s
+   AND log.status = 'FAILED' AND log.sealed_at IS NULL
+RETURNING log.idempotency_key;
 
 -- name: reopen
--- Open a new generation: attempts may start again, with another payload too. What the last one had
--- stored is kept with its attempt. No row for a key: it is at work, or it was sealed.
+-- Let attempts start again, with another payload too; where something was completed, or another
+-- payload is asked for, in a new generation. What the last one had stored is kept with its attempt.
+-- No row for a key: it is at work, it was sealed, or it is not any more as it was looked at; so that
+-- reopening twice is reopening once.
 WITH reopened AS (
     UPDATE idempotency_log AS log
-       SET status = 'FAILED', generation = log.generation + 1, spent = 0, in_doubt = false,
+       SET status = 'FAILED',
+           generation = log.generation + CASE WHEN known.status = 'COMPLETED'
+                                                OR known.fingerprint <> asked.fingerprint
+                                              THEN 1 ELSE 0 END,
+           spent = 0,
+           in_doubt = log.in_doubt AND NOT %(is_settled)s,
            fingerprint = asked.fingerprint, retry_at = %(now)s, result = NULL,
            updated_at = %(now)s
-      FROM (SELECT known.idempotency_key, known.status, known.result, wanted.fingerprint
-              FROM unnest(%(keys)s::text[], %(fingerprints)s::text[]) AS wanted (key, fingerprint)
-              JOIN idempotency_log AS known
-                ON known.idempotency_key = wanted.key AND known.operation_name = %(operation)s
-             ORDER BY known.idempotency_key
-               FOR UPDATE OF known) AS asked
-     WHERE log.idempotency_key = asked.idempotency_key AND log.operation_name = %(operation)s
-       AND log.status <> 'PROCESSING' AND log.sealed_at IS NULL
-    RETURNING log.idempotency_key, log.attempt, asked.status AS old_status, asked.result
+      FROM unnest(%(keys)s::text[], %(fingerprints)s::text[], %(attempts)s::integer[],
+                  %(generations)s::integer[], %(statuses)s::text[])
+             AS asked (key, fingerprint, attempt, generation, status)
+      JOIN idempotency_log AS known
+        ON known.idempotency_key = asked.key AND known.operation_name = %(operation)s
+     WHERE log.idempotency_key = asked.key AND log.operation_name = %(operation)s
+       AND log.attempt = asked.attempt AND log.generation = asked.generation
+       AND log.status = asked.status AND log.status <> 'PROCESSING' AND log.sealed_at IS NULL
+    RETURNING log.idempotency_key, log.attempt, known.result
 ), kept AS (
     UPDATE idempotency_attempt AS own
-       SET result = CASE WHEN reopened.old_status = 'COMPLETED' THEN reopened.result END,
-           note = 'reopened: ' || %(reason)s
+       SET result = coalesce(reopened.result, own.result), note = 'reopened: ' || %(reason)s
       FROM reopened
      WHERE own.idempotency_key = reopened.idempotency_key
        AND own.operation_name = %(operation)s AND own.attempt = reopened.attempt
@@ -252,13 +338,17 @@ WITH sealed AS (
            sealed_at = coalesce(known.sealed_at, excluded.sealed_at),
            sealed_reason = coalesce(known.sealed_reason, excluded.sealed_reason),
            updated_at = excluded.updated_at
-    RETURNING idempotency_key, status, attempt, in_doubt, result, sealed_reason
+    RETURNING idempotency_key, status, attempt, generation, worker, in_doubt, result, sealed_reason
 ), ended AS (
-    UPDATE idempotency_attempt AS last
-       SET outcome = 'UNKNOWN', ended_at = %(now)s, note = 'sealed: ' || %(reason)s
+    -- Not UPDATE, as in claim.
+    INSERT INTO idempotency_attempt AS last
+           (idempotency_key, operation_name, attempt, generation, worker, outcome, started_at)
+    SELECT idempotency_key, %(operation)s, attempt, generation, worker, 'UNKNOWN', %(now)s
       FROM sealed
-     WHERE last.idempotency_key = sealed.idempotency_key AND last.operation_name = %(operation)s
-       AND last.attempt = sealed.attempt AND last.outcome = 'RUNNING'
+     WHERE attempt > 0 AND status = 'FAILED'
+        ON CONFLICT (idempotency_key, operation_name, attempt) DO UPDATE
+       SET outcome = 'UNKNOWN', ended_at = %(now)s, note = 'sealed: ' || %(reason)s
+     WHERE last.outcome = 'RUNNING'
 )
 SELECT status, attempt, in_doubt, result, sealed_reason FROM sealed;
 
@@ -278,14 +368,15 @@ WITH expired AS (
       FROM expired
      WHERE log.idempotency_key = expired.idempotency_key
        AND log.operation_name = expired.operation_name
-    RETURNING log.idempotency_key, log.operation_name, log.attempt
-), ended AS (
-    UPDATE idempotency_attempt AS own
-       SET outcome = 'UNKNOWN', ended_at = %(now)s, note = 'no sign of life until its lease ran out'
+    RETURNING log.idempotency_key, log.operation_name, log.attempt, log.generation, log.worker
+), ended AS ( -- not UPDATE, as in claim
+    INSERT INTO idempotency_attempt AS last
+           (idempotency_key, operation_name, attempt, generation, worker, outcome, started_at)
+    SELECT idempotency_key, operation_name, attempt, generation, worker, 'UNKNOWN', %(now)s
       FROM ended_log
-     WHERE own.idempotency_key = ended_log.idempotency_key
-       AND own.operation_name = ended_log.operation_name AND own.attempt = ended_log.attempt
-       AND own.outcome = 'RUNNING'
+        ON CONFLICT (idempotency_key, operation_name, attempt) DO UPDATE
+       SET outcome = 'UNKNOWN', ended_at = %(now)s, note = 'no sign of life until its lease ran out'
+     WHERE last.outcome = 'RUNNING'
 )
 SELECT idempotency_key, operation_name FROM ended_log ORDER BY 1, 2;
 
@@ -293,18 +384,25 @@ SELECT idempotency_key, operation_name FROM ended_log ORDER BY 1, 2;
 -- End the attempts of a worker that is known to be dead: they are fenced from now on. It is not
 -- their operations' fault, so each gives its part of the budget back.
 WITH ended_log AS (
-    UPDATE idempotency_log
-       SET status = 'FAILED', in_doubt = true, spent = spent - 1, lease_until = NULL,
+    UPDATE idempotency_log AS log
+       SET status = 'FAILED', in_doubt = true, spent = log.spent - 1, lease_until = NULL,
            retry_at = %(now)s, updated_at = %(now)s
-     WHERE operation_name = %(operation)s AND status = 'PROCESSING' AND worker = %(worker)s
-    RETURNING idempotency_key, operation_name, attempt
-), ended AS (
-    UPDATE idempotency_attempt AS own
-       SET outcome = 'UNKNOWN', ended_at = %(now)s, note = 'its worker was found dead'
+      FROM (SELECT idempotency_key
+              FROM idempotency_log
+             WHERE operation_name = %(operation)s AND status = 'PROCESSING'
+               AND worker = %(worker)s
+             ORDER BY idempotency_key
+               FOR UPDATE) AS dead
+     WHERE log.idempotency_key = dead.idempotency_key AND log.operation_name = %(operation)s
+    RETURNING log.idempotency_key, log.operation_name, log.attempt, log.generation, log.worker
+), ended AS ( -- not UPDATE, as in claim
+    INSERT INTO idempotency_attempt AS last
+           (idempotency_key, operation_name, attempt, generation, worker, outcome, started_at)
+    SELECT idempotency_key, operation_name, attempt, generation, worker, 'UNKNOWN', %(now)s
       FROM ended_log
-     WHERE own.idempotency_key = ended_log.idempotency_key
-       AND own.operation_name = ended_log.operation_name AND own.attempt = ended_log.attempt
-       AND own.outcome = 'RUNNING'
+        ON CONFLICT (idempotency_key, operation_name, attempt) DO UPDATE
+       SET outcome = 'UNKNOWN', ended_at = %(now)s, note = 'its worker was found dead'
+     WHERE last.outcome = 'RUNNING'
 )
 SELECT idempotency_key FROM ended_log;
 
@@ -317,24 +415,30 @@ SELECT operation_name, attempt, generation, worker, outcome, started_at, ended_a
  ORDER BY operation_name, attempt;
 
 -- name: late
--- Attempts of operations, by the beginning of their keys, that came back late and were fenced.
+-- Attempts of operations, by the beginning of their keys, that came back late and were fenced, with
+-- what stands committed of their generation.
 SELECT own.idempotency_key, own.operation_name, own.attempt, own.worker, own.ended_at,
        own.result_digest, winner.attempt, winner.result_digest
   FROM idempotency_attempt AS own
-  JOIN idempotency_log AS log USING (idempotency_key, operation_name)
-  LEFT JOIN idempotency_attempt AS winner
-    ON winner.idempotency_key = own.idempotency_key
-   AND winner.operation_name = own.operation_name AND winner.attempt = log.attempt
+  LEFT JOIN LATERAL (
+       SELECT attempt, result_digest
+         FROM idempotency_attempt AS other
+        WHERE other.idempotency_key = own.idempotency_key
+          AND other.operation_name = own.operation_name
+          AND other.generation = own.generation AND other.outcome = 'SUCCEEDED'
+        ORDER BY attempt DESC
+        LIMIT 1) AS winner ON true
  WHERE own.outcome = 'FENCED' AND own.operation_name = ANY (%(operations)s)
    AND starts_with(own.idempotency_key, %(prefix)s)
- ORDER BY own.ended_at;
+ ORDER BY own.ended_at, own.idempotency_key, own.attempt;
 
 -- name: prune
 -- Forget operations that ended before an instant, with their attempts; sealed ones too: keep rows
--- longer than anything late can be.
+-- longer than anything late can be. What may have happened, and waits for a person, is kept.
 WITH forgotten AS (
     DELETE FROM idempotency_log
      WHERE updated_at < %(before)s AND status <> 'PROCESSING'
+       AND NOT (in_doubt AND sealed_at IS NULL AND kind IN ('REMOTE', 'IRREVERSIBLE'))
     RETURNING idempotency_key, operation_name
 ), forgotten_attempts AS (
     DELETE FROM idempotency_attempt AS own

@@ -10,8 +10,8 @@ import psycopg
 from psycopg import errors
 
 from backfill_assets.core.errors import DuplicateEffectError, StaleAttemptError
-from backfill_assets.core.operations import Status
-from backfill_assets.stores.log.claims import Claims
+from backfill_assets.core.operations import Outcome, Status
+from backfill_assets.stores.log.claims import Claims, stale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,32 +62,27 @@ class Transactions(Claims):
             raise
         except errors.UniqueViolation as error:
             raise self._duplicate(attempt, error) from error
-        except psycopg.OperationalError:
-            # The answer to the commit was lost, or it never came there: the row knows.
-            if not (is_written and self._stands(attempt)):
+        except psycopg.Error as error:
+            if not is_written or work is None:
                 raise
-
-    def _stands(self, attempt: Attempt) -> bool:
-        states = self._ledger.states([attempt.key], [attempt.operation.name])
-        return [(s.attempt, s.status) for s in states] == [(attempt.number, Status.COMPLETED)]
+            # The answer to the commit was lost, or it never came there: the row knows.
+            status = self._ledger.stand(attempt)
+            if status is Status.COMPLETED:
+                return
+            if status is not Status.PROCESSING:
+                self.note_late({attempt: work.result})
+                raise stale(attempt) from error
+            raise
 
     def _duplicate(self, attempt: Attempt, error: errors.UniqueViolation) -> DuplicateEffectError:
         detail = error.diag.message_detail or str(error)
-        states = self._ledger.states([attempt.key], [attempt.operation.name])
-        owner = "".join(
-            f"; attempt {s.attempt} by {s.worker} is {s.status} since {s.updated_at}"
-            for s in states
-            if s.attempt != attempt.number
-        )
+        done = [
+            f"; attempt {record.number} by {record.worker} completed at {record.ended_at}"
+            for record in self._ledger.attempts(attempt.key).get(attempt.operation.name, ())
+            if record.outcome is Outcome.SUCCEEDED
+        ]
+        owner = done[0] if done else "; no attempt of this operation wrote it"
         return DuplicateEffectError(
             f"{attempt}: {error.diag.table_name} refused it by {error.diag.constraint_name}: "
             f"{detail}{owner}"
         )
-
-
-def stale(attempt: Attempt) -> StaleAttemptError:
-    """Return the error of an attempt that was fenced."""
-    return StaleAttemptError(
-        f"{attempt} came too late: another attempt, or a seal, came first, and nothing of this one "
-        "was stored"
-    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
-from backfill_assets.core.errors import SagaError, SagaStateError
+from backfill_assets.core.errors import SagaStateError, UnreadableSagaError
 from backfill_assets.core.operations import Kind
 from backfill_assets.core.saga_decisions import (
     Act,
@@ -50,8 +50,6 @@ LEASE = timedelta(seconds=30)  # to look and decide; a step brings a lease of it
 SHORTEST_WAIT = timedelta(seconds=1)
 LONGEST_LOCK_WAIT = timedelta(seconds=10)  # a lock that is let go early is noticed so soon
 SYSTEM = "the saga itself"
-# What reading a plan that this program did not write like this can raise.
-UNREADABLE = (KeyError, TypeError, ValueError, SagaError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +163,8 @@ class Driver:
     def _alert_body(self, saga: Saga) -> dict[str, Any]:
         try:
             return self.case_file(saga).facts()
-        except UNREADABLE as error:  # that it cannot be read is what a person must be told
-            message = f"its plan cannot be read: {type(error).__name__}: {error}"
-            return {"saga": saga.saga_id, "version": saga.version, "question": message}
+        except UnreadableSagaError as error:  # which is what a person must be told
+            return {"saga": saga.saga_id, "version": saga.version, "question": str(error)}
 
     def _take(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from backfill_assets.core.errors import SagaError, UnreadableSagaError
 from backfill_assets.core.saga_codec import plan_of, question_of
 from backfill_assets.core.sagas import SagaStatus
 
@@ -48,8 +49,19 @@ class Saga:
 
     @property
     def plan(self) -> SagaPlan:
-        """The plan; read only here, so that one that cannot be read spoils no list of sagas."""
-        return plan_of(self.stored_plan)
+        """The plan; read only here, so that one that cannot be read spoils no list of sagas.
+
+        Raises:
+            UnreadableSagaError: it is none that this program can read.
+        """
+        try:
+            return plan_of(self.stored_plan)
+        except (KeyError, TypeError, ValueError, SagaError) as error:
+            message = (
+                f"saga {self.saga_id}: its plan cannot be read ({type(error).__name__}: {error}); "
+                "deploy the program that wrote it, and retry"
+            )
+            raise UnreadableSagaError(message) from error
 
     @property
     def is_over(self) -> bool:

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from backfill_assets.core.errors import SagaArgumentsError, SagaStateError, SagaVersionError
-from backfill_assets.core.operations import Kind
-from backfill_assets.core.saga_codec import plan_facts
+from backfill_assets.core.errors import (
+    SagaArgumentsError,
+    SagaStateError,
+    SagaVersionError,
+    UnreadableSagaError,
+)
 from backfill_assets.core.saga_decisions import Question
-from backfill_assets.core.saga_plans import Allowance, make_plan
+from backfill_assets.core.saga_plans import make_plan
 from backfill_assets.core.sagas import Choice, Direction, SagaStatus
 from backfill_assets.stores.log.results import fingerprint
-from backfill_assets.stores.sagas.driver import LEASE, SYSTEM, UNREADABLE, Driver
-from backfill_assets.stores.sagas.execution import operation_of
+from backfill_assets.stores.sagas.deciding import Deciding, Decision
+from backfill_assets.stores.sagas.driver import LEASE, SYSTEM, Driver
 from backfill_assets.stores.sagas.store import Record, SagaStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
-    import psycopg
-
     from backfill_assets.core.operations import Json
-    from backfill_assets.core.saga_decisions import Stuck
-    from backfill_assets.core.saga_plans import Entry, SagaPlan
-    from backfill_assets.core.step_states import OperationFacts
     from backfill_assets.stores.log.log import IdempotencyLog
     from backfill_assets.stores.sagas.actions import SagaRegistry
     from backfill_assets.stores.sagas.case_files import CaseFile
@@ -186,7 +183,7 @@ class Sagas:
 
         Args:
             version: Of the saga that was looked at: of two who decide at once one is refused.
-            step: Of REPLACE; and of ACCEPT, where it is about one of several.
+            step: Of REPLACE; and of the others, where they are about one of several.
             arguments: Of REPLACE: the step's new ones.
             receipt: Of ACCEPT: what doing the step would have returned.
 
@@ -196,23 +193,10 @@ class Sagas:
             SagaStateError: it does not wait, or this is not one of its choices.
             SagaArgumentsError: the step or its new arguments do not fit.
         """
-        saga = self._store.get(saga_id)
-        question = self._question(saga, version, choice)
-        detail: Json = {"choice": str(choice), "step": step}
-        record = Record(event="decided", who=who, why=why, detail=detail)
-        if choice is Choice.COMPENSATE:
-            return self._driver.turn_back(saga, record, owner=None)
-        if choice is Choice.REPLACE:
-            return self._replace(saga, _stuck_step(question, step), arguments, record)
-        chosen = [s for s in question.stuck if step is None or step in (s.step, s.operation)]
-        if step is not None and not chosen:
-            _stuck_step(question, step)
-        if choice is Choice.ACCEPT:
-            given: Json = {"accepted_by": who, "why": why} if receipt is None else receipt
-            plan = self._accepting(saga.plan, chosen, given)
-        else:
-            plan = self._retrying(saga.plan, self._driver.facts(saga), chosen)
-        return self._go_on(saga, plan, record)
+        decision = Decision(
+            choice=choice, who=who, why=why, step=step, arguments=arguments, receipt=receipt
+        )
+        return Deciding(self._driver).decide(self._store.get(saga_id), version, decision)
 
     def get(self, saga_id: str) -> Saga:
         """Return a saga.
@@ -281,105 +265,11 @@ class Sagas:
             raise SagaStateError(message)
         return saga
 
-    def _question(self, saga: Saga, version: int, choice: Choice) -> Question:
-        if saga.question is None:
-            message = f"saga {saga.saga_id} is {saga.status}: there is nothing to decide"
-            raise SagaStateError(message)
-        if saga.version != version:
-            message = (
-                f"saga {saga.saga_id} is at version {saga.version}, and {version} was looked at; "
-                "look at it again"
-            )
-            raise SagaVersionError(message)
-        if choice not in saga.question.choices:
-            message = (
-                f"saga {saga.saga_id}: {choice} is not possible; "
-                f"there is {', '.join(saga.question.choices)}"
-            )
-            raise SagaStateError(message)
-        return saga.question
-
-    def _replace(self, saga: Saga, step: str, arguments: Json, record: Record) -> Saga:
-        plan = saga.plan
-        old = plan.entry(step)
-        if old.step.kind is Kind.IRREVERSIBLE:
-            message = f"step {step!r} is irreversible: retry it, or accept that it is done"
-            raise SagaStateError(message)
-        replaced = plan.with_replaced(step, arguments)
-        _ = replaced.locks  # refused now if a lock cannot be named
-        operation = operation_of(plan, old, Direction.DO)
-        reason = f"replaced by {record.who}: {record.why}"
-
-        def seal(connection: psycopg.Connection) -> None:
-            self._log.seal(operation, saga.saga_id, reason=reason, connection=connection)
-
-        return self._go_on(saga, replaced, record, also=seal)
-
-    def _retrying(
-        self, plan: SagaPlan, facts: Mapping[str, OperationFacts], stuck: Collection[Stuck]
-    ) -> SagaPlan:
-        for one in stuck:
-            known = facts.get(one.operation)
-            entry, direction = _entry_of(plan, one)
-            step = entry.step
-            retries = step.retries if direction is Direction.DO else step.undo_retries
-            allowance = Allowance(
-                attempts=(known.spent if known else 0) + retries.max_attempts,
-                forgiven=known.attempt if known else 0,
-            )
-            plan = plan.with_allowance(one.operation, allowance)
-        return plan
-
-    def _accepting(self, plan: SagaPlan, stuck: Collection[Stuck], receipt: Json) -> SagaPlan:
-        for one in stuck:
-            plan = plan.with_accepted(one.operation, receipt)
-        return plan
-
-    def _go_on(
-        self,
-        saga: Saga,
-        plan: SagaPlan,
-        record: Record,
-        *,
-        also: Callable[[psycopg.Connection], object] | None = None,
-    ) -> Saga:
-        now = self._clock()
-        moving = SagaStatus.COMPENSATING if saga.is_turned_back else SagaStatus.RUNNING
-        going_on = replace(
-            saga,
-            status=moving,
-            stored_plan=plan_facts(plan),
-            question=None,
-            due_at=now,
-            faults=0,
-            fault=None,
-        )
-        return self._store.save(going_on, now, record=record, also=also)
-
 
 def _operations(saga: Saga) -> list[str]:
     """Return the names of a saga's operations; none where its plan cannot be read."""
     try:
         entries = saga.plan.every_entry
-    except UNREADABLE:
+    except UnreadableSagaError:
         return []
     return [entry.operation(direction) for entry in entries for direction in Direction]
-
-
-def _stuck_step(question: Question, step: str | None) -> str:
-    """Return the step that a decision is about.
-
-    Raises:
-        SagaArgumentsError: it is not one of those that are stuck, or none is named.
-    """
-    stuck = [one.step.partition("@")[0] for one in question.stuck]
-    if step not in stuck:
-        found = "none is named" if step is None else f"{step!r} is not stuck"
-        raise SagaArgumentsError(f"{found}; name one of {', '.join(stuck) or 'no step'}")
-    return step
-
-
-def _entry_of(plan: SagaPlan, stuck: Stuck) -> tuple[Entry, Direction]:
-    entry = plan.entry_titled(stuck.step)
-    is_do = stuck.operation == entry.operation(Direction.DO)
-    return entry, Direction.DO if is_do else Direction.UNDO

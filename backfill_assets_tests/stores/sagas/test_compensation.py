@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backfill_assets.core.errors import NotAppliedError, SagaStateError, TryAgainError
+from backfill_assets.core.errors import (
+    NotAppliedError,
+    SagaStateError,
+    TryAgainError,
+    UnreadableSagaError,
+)
 from backfill_assets.core.operations import Outcome
 from backfill_assets.core.sagas import Choice, OnFailure, SagaStatus
 from backfill_assets_tests.stores.sagas.trip import STEPS, TIMEOUT, TRIP, World, raising
@@ -299,11 +304,16 @@ def test_a_saga_that_cannot_be_driven_does_not_stop_the_others_and_asks_in_the_e
         sagas.recover()
     bad = sagas.get("trip/bad")
     assert bad.status is SagaStatus.AWAITING_DECISION
-    assert bad.fault == "KeyError: 'definition'"
     ((subject,),) = world.execute("SELECT subject FROM alert")
     assert subject == (
-        "Saga trip/bad waits for a decision: driving it broke off 5 times: KeyError: 'definition'"
+        "Saga trip/bad waits for a decision: driving it broke off 5 times: UnreadableSagaError: "
+        "saga trip/bad: its plan cannot be read (KeyError: 'definition'); deploy the program that "
+        "wrote it, and retry"
     )
+    with pytest.raises(UnreadableSagaError, match="deploy the program that wrote it"):
+        sagas.decide("trip/bad", bad.version, Choice.RETRY, who="ada", why="")
+    with pytest.raises(UnreadableSagaError, match="deploy the program that wrote it"):
+        sagas.case_file("trip/bad")
 
 
 def test_what_somebody_else_changed_is_left_alone_and_both_versions_are_shown(

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
 from backfill_assets.core.errors import KeyReusedError, SagaArgumentsError, UnknownSagaError
 from backfill_assets.core.sagas import SagaStatus
 from backfill_assets_tests.stores.sagas.trip import ARGUMENTS, START, TIMEOUT, Clock, World, raising
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
 
 
 def test_every_step_is_done_once_and_its_receipt_is_kept(world: World) -> None:
@@ -163,3 +169,28 @@ def test_a_saga_that_is_open_is_never_forgotten(world: World) -> None:
     sagas = world.sagas()
     world.start(sagas)
     assert sagas.prune(world.clock.now + timedelta(days=90)) == []
+
+
+def test_a_change_whose_answer_was_lost_is_known_for_ones_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each piece of work comes twice, as it does after the connection was cut at the commit."""
+    sagas = world.sagas()
+    sessions = sagas._store._sessions
+    execute = sessions.execute
+    times = [0]
+
+    def twice(work: Callable[[psycopg.Connection], object]) -> object:
+        times[0] += 1
+        execute(work)
+        return execute(work)
+
+    monkeypatch.setattr(sessions, "execute", twice)
+    world.start(sagas)
+    assert sagas.run("trip/1").status is SagaStatus.COMPLETED
+    sagas.cancel("trip/1", who="ada", why="ill")
+    assert sagas.run("trip/1").status is SagaStatus.COMPENSATED
+    assert times[0] > 20
+    events = [entry.event for entry in sagas.case_file("trip/1").journal]
+    assert events == ["started", "completed", "cancelled", "compensated"]
+    assert world.effects() == {"seats": 2, "miles": 1000, "booked": 1, "cancelled": 1}

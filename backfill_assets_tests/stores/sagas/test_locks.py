@@ -150,9 +150,9 @@ def test_a_lock_cannot_be_taken_over_between_the_last_look_and_the_commit(
             target=lambda: taken.append(hold(world, "trip/other", "seat/UA1", seconds=30))
         )
         rival.start()
-        while not connection.execute(
-            "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        ).fetchall():
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        # Asked outside of this transaction, which sees the activity of its first look only.
+        while rival.is_alive() and not world.execute(waiting):
             pass
         assert taken == []
         connection.commit()

@@ -202,6 +202,23 @@ def test_a_stopped_driver_that_nobody_replaced_may_go_on(row: World) -> None:
     assert outcomes(row, "room.do", "trip/1") == [Outcome.SUCCEEDED]
 
 
+def test_triggers_at_the_same_time_start_and_do_everything_once(world: World) -> None:
+    def trigger() -> SagaStatus:
+        own = world.sagas(f"child {os.getpid()}")
+        status = own.run(world.start(own).saga_id).status
+        own.close()
+        return status
+
+    with child(trigger) as one, child(trigger) as two, child(trigger) as three:
+        for running in (one, two, three):
+            running.answer()
+    sagas = world.sagas()
+    assert sagas.get("trip/1").status is SagaStatus.COMPLETED
+    assert [e.event for e in sagas.case_file("trip/1").journal] == ["started", "completed"]
+    assert world.effects() == {"seats": 1, "miles": 1500, "booked": 1, "cancelled": 0}
+    assert world.reached().count("room.do.before") == 1
+
+
 def test_two_compensators_at_the_same_time_undo_everything_once(world: World) -> None:
     sagas = world.sagas()
     world.start(sagas)
