@@ -58,13 +58,15 @@ def make_app(url: Callable[[], str], clock: Callable[[], datetime]) -> Starlette
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Partner:
     url: Callable[[], str]
     clock: Callable[[], datetime]
+    has_tables: bool = False
 
     def book(self, connection: psycopg.Connection, body: Json) -> Reply:
         asked: Any = body
+        self._make_tables()
         try:
             booking, stay = str(asked["booking"]), Stay.of(asked["stay"])
             hotels.open_hotels(connection, stay.city, hotels.PARTNERS)
@@ -78,6 +80,7 @@ class _Partner:
 
     def cancel(self, connection: psycopg.Connection, body: Json) -> Reply:
         asked: Any = body
+        self._make_tables()
         try:
             given = {name: asked[name] for name in ("booking", "wrote", "by", "is_known")}
             return Reply(200, hotels.cancel(connection, now=self.clock(), **given))
@@ -106,8 +109,16 @@ class _Partner:
         return JSONResponse([asdict(one) for one in await run_in_threadpool(self._read, read)])
 
     def _read(self, read: Callable[[psycopg.Connection], Any]) -> Any:
+        self._make_tables()
         with psycopg.connect(self.url()) as connection:
             return read(connection)
+
+    def _make_tables(self) -> None:
+        """Make the books at the first request; in a transaction that no refusal takes back."""
+        if not self.has_tables:
+            with psycopg.connect(self.url(), autocommit=True) as connection:
+                hotels.make_tables(connection)
+            self.has_tables = True
 
 
 async def _health(_request: Request) -> Response:

@@ -28,6 +28,7 @@ MADE_UP_SEATS = 120
 MADE_UP_PRICE_CENTS = 24_900
 BASE_PRICE_CENTS, CENTS_A_MILE = 5_000, 9
 MADE_UP_DEPARTURE = time(12, tzinfo=UTC)
+USUALLY_BEFORE = timedelta(days=30)  # where nobody says when it is booked
 
 
 class ItineraryRequest(BaseModel):
@@ -52,7 +53,14 @@ class ItineraryRequest(BaseModel):
     second_nights: int = Field(3, ge=1, le=MAX_NIGHTS)
     first_hotel: str = Field("", description="One of ours; empty is the cheapest.")
     second_hotel: str = Field("", description="One of the partner's; empty is the cheapest.")
-    as_if: AwareDatetime = Field(description="The traveller's own time: it decides about fees.")
+    as_if: AwareDatetime | None = Field(
+        None, description="The traveller's own time: it decides about fees; 30 days before."
+    )
+
+    @property
+    def own_time(self) -> datetime:
+        """The traveller's own time when it is booked."""
+        return self.as_if or datetime.combine(self.day, MADE_UP_DEPARTURE) - USUALLY_BEFORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class Journey:
     def arguments(self) -> dict[str, Json]:
         """The arguments of each step of the saga."""
         request = self.request
-        person: dict[str, Any] = {"traveller": request.traveller, "as_if": request.as_if}
+        person: dict[str, Any] = {"traveller": request.traveller, "as_if": request.own_time}
         legs = {
             step: Leg(
                 flight=flight.flight,
