@@ -31,11 +31,12 @@ from backfill_assets.core.selection import FORM
 from backfill_assets.defs.bindings import SCORING, project
 from backfill_assets.resources import operations, pruning, terminal, trails
 from backfill_assets.resources.adoption import adopt as adopt_tree
+from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.coverage_report import facts
 from backfill_assets.resources.known_stores import begin_store
 from backfill_assets.resources.progress_view import ProgressView, bar
 from backfill_assets.resources.releases import Releasing, releasing_of
-from backfill_assets.resources.settings import log_database_url, settings
+from backfill_assets.resources.settings import log_database_url, partner_database_url, settings
 from backfill_assets.stores.postgres.errors import PostgresError
 
 if TYPE_CHECKING:
@@ -291,13 +292,25 @@ def trail(
 def serve_models() -> None:
     """Answer requests for scores, on this machine. `up` starts this when models are trained."""
     # Not at the top: the other commands answer without a web server.
-    from backfill_assets.flights.models.server import SERVICE, make_app, serve  # noqa: PLC0415
+    from backfill_assets.flights.models.server import SERVICE, make_app  # noqa: PLC0415
     from backfill_assets.stores.http_replies import StoredReplies  # noqa: PLC0415
+    from backfill_assets.stores.http_serving import serve  # noqa: PLC0415
 
     chosen = settings()
     with closing(StoredReplies(log_database_url, SERVICE)) as replies:
         app = make_app(replies, SCORING.folder)
         serve(app, chosen.model_port, chosen.model_server_address)
+
+
+@app.command()
+def serve_hotel_partner() -> None:
+    """Answer as the hotel partner of the itineraries, on this machine. `up` starts this."""
+    from backfill_assets.flights.itinerary.partner_server import make_app  # noqa: PLC0415 - as above
+    from backfill_assets.stores.http_serving import serve  # noqa: PLC0415
+
+    chosen = settings()
+    app = make_app(partner_database_url, RealClock().now)
+    serve(app, chosen.hotel_partner_port, chosen.hotel_partner_address)
 
 
 @saga_app.command("list")

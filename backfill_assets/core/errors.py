@@ -226,3 +226,11 @@ class ConflictError(NotAppliedError):
     def __init__(self, message: str, evidence: Json) -> None:
         super().__init__(f"{message}; evidence: {json.dumps(evidence, sort_keys=True)}")
         self.evidence = evidence
+
+
+class BookingRefusedError(NotAppliedError):
+    """Something was to be booked that is not on offer, or is malformed; nothing was booked."""
+
+
+class NothingFreeError(BookingRefusedError):
+    """A flight or a hotel is full; nothing was booked."""

@@ -10,6 +10,8 @@ import socket
 from functools import lru_cache
 
 from backfill_assets.flights.catalogue import FLIGHTS
+from backfill_assets.flights.itinerary.definition import BOOK_ITINERARY
+from backfill_assets.flights.itinerary.itineraries import Itineraries
 from backfill_assets.flights.load import load_flights
 from backfill_assets.flights.models.artifacts import ModelFolder
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
@@ -48,7 +50,16 @@ DATA_SETS = (
     DataSet(FLIGHT_MODELS, ScoredFlights(SCORING)),  # of the flights that the first one loads
 )
 
-SAGAS = SagaRegistry(definitions=())
+ITINERARIES = Itineraries(
+    source_url=source_database_url,
+    log_url=log_database_url,
+    partner_address=lambda: settings().hotel_partner_address,
+    clock=RealClock().now,
+)
+
+SAGAS = SagaRegistry(
+    definitions=(BOOK_ITINERARY,), do=ITINERARIES.steps.do, undo=ITINERARIES.steps.undo
+)
 
 
 @lru_cache(maxsize=1)

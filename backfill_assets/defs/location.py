@@ -23,15 +23,21 @@ from backfill_assets.resources.partition_io_manager import partition_io_manager
 from backfill_assets.resources.releases import releasing_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backfill_assets.resources.project import Project
 
 
-def build_definitions(project: Project) -> dg.Definitions:
-    """Return the definitions of a project; nothing is opened, started or connected to."""
+def build_definitions(project: Project, more: Sequence[Part] = ()) -> dg.Definitions:
+    """Return the definitions of a project; nothing is opened, started or connected to.
+
+    Args:
+        more: What a business adds by itself.
+    """
     models = model_definitions(project)
     looked_at = {FLIGHT_MODELS.name: [PIPELINE]} if models.assets else {}
     jobs = {c.name: partition_jobs(c, looked_at.get(c.name, [])) for c in project.catalogues}
-    parts = [models, _sagas(project), _releases(project)]
+    parts = [models, _sagas(project), _releases(project), *more]
     return dg.Definitions(
         assets=[
             *partition_assets(project),

@@ -46,7 +46,7 @@ def saga_definitions(desk: SagaDesk, tick_seconds: int) -> Part:
 def _run_job(desk: SagaDesk) -> dg.JobDefinition:
     @dg.op(name=DRIVE_OP, config_schema={"saga": _saga_field()}, out=dg.Out(dg.Nothing))
     def drive(context: dg.OpExecutionContext) -> None:
-        _show(context, desk, _told(lambda: desk.drive(context.op_config["saga"])))
+        show_saga(context, desk, told(lambda: desk.drive(context.op_config["saga"])))
 
     @dg.job(
         name=RUN_SAGA_JOB,
@@ -76,8 +76,8 @@ def _decide_job(desk: SagaDesk) -> dg.JobDefinition:
     def decide(context: dg.OpExecutionContext) -> None:
         form = dict(context.op_config)
         saga_id = form.pop("saga")
-        _told(lambda: desk.decide(saga_id, **form))
-        _show(context, desk, _told(lambda: desk.drive(saga_id)))
+        told(lambda: desk.decide(saga_id, **form))
+        show_saga(context, desk, told(lambda: desk.drive(saga_id)))
 
     @dg.job(
         description="Decide about a saga that waits for a person, and drive it on.",
@@ -100,8 +100,8 @@ def _cancel_job(desk: SagaDesk) -> dg.JobDefinition:
     def cancel(context: dg.OpExecutionContext) -> None:
         form = dict(context.op_config)
         saga_id = form.pop("saga")
-        _told(lambda: desk.cancel(saga_id, **form))
-        _show(context, desk, _told(lambda: desk.drive(saga_id)))
+        told(lambda: desk.cancel(saga_id, **form))
+        show_saga(context, desk, told(lambda: desk.drive(saga_id)))
 
     @dg.job(
         description="Have everything undone that a saga did, also one that is completed.",
@@ -195,10 +195,10 @@ def _check(desk: SagaDesk) -> dg.AssetChecksDefinition:
     def no_stuck_saga() -> dg.AssetCheckResult:
         with closing(desk):
             stuck = {kind: names for kind, names in desk.stuck_sagas().items() if names}
-        told = "; ".join(f"{len(names)} {kind}" for kind, names in stuck.items())
+        told_of = "; ".join(f"{len(names)} {kind}" for kind, names in stuck.items())
         return dg.AssetCheckResult(
             passed=not stuck,
-            description=told or "none is stuck",
+            description=told_of or "none is stuck",
             metadata={
                 kind: dg.MetadataValue.md("\n".join(f"* {name}" for name in names[:CASES]))
                 for kind, names in stuck.items()
@@ -208,7 +208,7 @@ def _check(desk: SagaDesk) -> dg.AssetChecksDefinition:
     return no_stuck_saga
 
 
-def _show(context: dg.OpExecutionContext, desk: SagaDesk, saga: Saga) -> None:
+def show_saga(context: dg.OpExecutionContext, desk: SagaDesk, saga: Saga) -> None:
     """Show where a saga stands, in the log of the run and with its output."""
     context.log.info(f"{saga.saga_id} is {saga.status}")
     if saga.question is not None:
@@ -237,7 +237,7 @@ def _form(op: str, **example: Any) -> dict[str, Any]:
     return {"ops": {op: {"config": example}}}
 
 
-def _told(act: Callable[[], Saga]) -> Saga:
+def told(act: Callable[[], Saga]) -> Saga:
     """Do it; an error of ours is a sentence, not a stack trace."""
     try:
         return act()

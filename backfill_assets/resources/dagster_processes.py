@@ -1,7 +1,7 @@
-"""Dagster's three processes and the model server, started, watched, restarted and stopped.
+"""Dagster's three processes and our servers, started, watched, restarted and stopped.
 
 A code server, the webserver and the daemon, which share the code server: the code is loaded once.
-The model server follows when models are trained.
+The hotel partner comes up with them; the model server follows when models are trained.
 Each has a session of its own, so that Ctrl-C in the terminal reaches them in our order only.
 """
 
@@ -56,7 +56,7 @@ class _Child:
 
 
 class DagsterProcesses:
-    """Webserver, daemon, code server and model server of one project.
+    """Webserver, daemon, code server, model server and hotel partner of one project.
 
     Args:
         port: Where the webserver listens, on the loopback interface.
@@ -68,11 +68,14 @@ class DagsterProcesses:
         self._record = chosen.home / "processes.json"
         self._socket = _socket_of(self._home)
         self._children = [_Child(name, command) for name, command in self._commands(port).items()]
-        serve = [sys.executable, "-m", "backfill_assets.cli", "serve-models"]
-        # It would have nothing to serve: until models are trained the others get the machine.
-        self._children.append(
-            _Child("model-server", serve, waits_for=chosen.models / "current.json")
-        )
+        ours = [sys.executable, "-m", "backfill_assets.cli"]
+        self._children += [
+            _Child("hotel-partner", [*ours, "serve-hotel-partner"]),
+            # It would have nothing to serve: until models are trained the others get the machine.
+            _Child(
+                "model-server", [*ours, "serve-models"], waits_for=chosen.models / "current.json"
+            ),
+        ]
 
     def prepare(self) -> None:
         """Write what Dagster reads at its start, and end what a killed `up` left running."""

@@ -57,6 +57,9 @@ class Settings(BaseModel):
     model_port: int = Field(
         0, ge=0, lt=1 << 16, description="Where the model server listens; 0 is any free port."
     )
+    hotel_partner_port: int = Field(
+        0, ge=0, lt=1 << 16, description="Where the hotel partner listens; 0 is any free port."
+    )
     tick_seconds: int = Field(10, gt=0, description="Seconds between two ticks of the sensor.")
     alert_webhook: str | None = Field(
         None,
@@ -129,6 +132,11 @@ class Settings(BaseModel):
         return self.home / "model-server.json"
 
     @property
+    def hotel_partner_address(self) -> Path:
+        """The file that says where the hotel partner listens."""
+        return self.home / "hotel-partner.json"
+
+    @property
     def bounds(self) -> Bounds:
         """The four bounds of a cycle."""
         return Bounds(
@@ -164,6 +172,12 @@ def log_database_url() -> str:
 def source_database_url() -> str:
     """Return the address of the database with the source's data."""
     return _database_url(server().databases.source)
+
+
+def partner_database_url() -> str:
+    """Return the address of the hotel partner's own database; only its server opens it."""
+    # As long as the longest of the other names, whose length is checked.
+    return _database_url(f"{server().databases.source}_partner")
 
 
 _ensured: set[str] = set()

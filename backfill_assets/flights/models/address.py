@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 from typing import TYPE_CHECKING
 
 from backfill_assets.core.errors import ModelError
+from backfill_assets.stores.http_serving import served_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,19 +17,11 @@ def read_address(address: Path) -> str:
     Raises:
         ModelError: it was never started here.
     """
-    try:
-        return str(json.loads(address.read_text())["url"])
-    except (OSError, ValueError, KeyError):
+    url = served_at(address)
+    if url is None:
         message = (
             f"{address} does not say where the model server listens: `backfill-assets up` starts "
             "it when models are trained, and so does `backfill-assets serve-models`"
         )
-        raise ModelError(message) from None
-
-
-def write_address(address: Path, url: str) -> None:
-    """Say where the server listens; a reader sees the old address or the new one."""
-    address.parent.mkdir(parents=True, exist_ok=True)
-    draft = address.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps({"url": url}))
-    draft.replace(address)
+        raise ModelError(message)
+    return url

@@ -8,23 +8,19 @@ Where it listens stands in a file, written before it answers and anew at each st
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from backfill_assets.core.errors import ModelError
-from backfill_assets.flights.models.address import write_address
 from backfill_assets.flights.models.artifacts import ModelFolder, cached_loader
 from backfill_assets.stores.http_replies import Reply, StoredReplies
 from backfill_assets.stores.idempotent_http import idempotent, problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import psycopg
     from starlette.requests import Request
@@ -34,10 +30,8 @@ if TYPE_CHECKING:
     from backfill_assets.flights.models.features import Row
     from backfill_assets.flights.models.scores import DelayModels
 
-HOST = "127.0.0.1"
 SERVICE = "models"
 MAX_ROWS = 10_000
-END_SECONDS = 10  # requests in hand get this long to end when it is stopped
 
 
 def make_app(replies: StoredReplies, folder: ModelFolder) -> Starlette:
@@ -57,23 +51,6 @@ def make_app(replies: StoredReplies, folder: ModelFolder) -> Starlette:
             Route("/health", _health),
         ]
     )
-
-
-def serve(app: Starlette, port: int, address: Path) -> None:
-    """Answer until a signal ends it.
-
-    Args:
-        port: Where to listen, on the loopback interface; 0 chooses a free one.
-        address: The file in which the server's address is put.
-    """
-    with socket.socket() as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((HOST, port))
-        write_address(address, f"http://{HOST}:{listening.getsockname()[1]}")
-        config = uvicorn.Config(
-            app, log_level="warning", timeout_graceful_shutdown=END_SECONDS, lifespan="off"
-        )
-        uvicorn.Server(config).run(sockets=[listening])
 
 
 async def _health(_request: Request) -> Response:

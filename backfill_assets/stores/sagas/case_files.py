@@ -13,7 +13,7 @@ from backfill_assets.core.step_states import Effect
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backfill_assets.core.operations import AttemptRecord, OperationTrail
+    from backfill_assets.core.operations import AttemptRecord, Json, OperationTrail
     from backfill_assets.core.sagas import SagaDefinition
     from backfill_assets.core.step_states import StepState
     from backfill_assets.stores.sagas.locks import Lock
@@ -107,9 +107,12 @@ class CaseFile:
             lines += [f"**{facts['question']}**", ""]
         lines += ["Still applied: " + ("; ".join(facts["still_applied"]) or "nothing"), ""]
         lines += _table(
-            ["step", "do", "undo", "effect", "arguments", "receipt"],
+            ["step", "do", "undo", "effect", "arguments", "receipt", "undo's receipt"],
             [
-                [s["step"], s["do"], s["undo"], s["effect"], s["arguments"], s["receipt"]]
+                [
+                    *(s["step"], s["do"], s["undo"], s["effect"], s["arguments"]),
+                    *(s["receipt"], s["undo_receipt"]),
+                ]
                 for s in facts["steps"]
             ],
         )
@@ -133,9 +136,15 @@ class CaseFile:
             "effect": str(state.effect),
             "arguments": entry.arguments,
             "receipt": state.receipt,
+            "undo_receipt": self._result(entry.operation(Direction.UNDO)),
             "problem": state.do_reason or state.undo_reason or None,
             "attempts": [a for a in self._attempts() if a["operation"] in names],
         }
+
+    def _result(self, operation: str) -> Json:
+        """Return what an operation returned; of an undo, such as a fee."""
+        found = (t.state.result for t in self.trails if t.state.operation == operation)
+        return next(found, None)
 
     def _attempts(self) -> list[dict[str, Any]]:
         return [

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from backfill_assets.core.operations import Attempt, Claimed
-from backfill_assets.flights.models.address import write_address
 from backfill_assets.flights.models.features import known_facts
 from backfill_assets.flights.models.pipeline import ScoringPipeline
 from backfill_assets.flights.models.saving import make_tables
@@ -22,6 +21,7 @@ from backfill_assets.flights.models.steps import Subject
 from backfill_assets.flights.models.training import Recipe
 from backfill_assets.stores.http_calls import Caller
 from backfill_assets.stores.http_replies import StoredReplies
+from backfill_assets.stores.http_serving import write_address
 from backfill_assets.stores.log.log import IdempotencyLog
 from backfill_assets_tests.stores.serving import served
 
