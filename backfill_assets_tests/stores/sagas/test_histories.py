@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LATE = timedelta(minutes=30)
 POINTS = [f"{s}.{d}.{p}" for s in STEPS for d in ("do", "undo") for p in ("before", "after")]
-HISTORIES = 40
+HISTORIES = 25
 
 
 class History:

@@ -141,9 +141,7 @@ def test_a_transaction_that_was_stopped_and_wakes_after_the_end_changes_nothing(
         running.go_on()
         running.answer()
     operation = point.removesuffix(".after")
-    # The seat's own locks are gone by then, so it does not even try to commit.
-    expected = Outcome.FENCED if operation == "credit.do" else Outcome.UNKNOWN
-    assert outcomes(row, operation, "trip/1") == [expected]
+    assert outcomes(row, operation, "trip/1") == [Outcome.FENCED]
     assert row.reached().count(point) == 1
     assert row.applied("trip/1") == set()
 
