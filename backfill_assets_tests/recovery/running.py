@@ -66,12 +66,14 @@ class Role(StrEnum):
     POSTGRES = "other PostgreSQL"
     KEEPER = "keeper"
     MODEL_SERVER = "model server"
+    HOTEL_PARTNER = "hotel partner"
     OTHER = "other"
 
 
 MARKS = {  # what the command line of a process has in it
     "backfill_assets.cli up": Role.UP,
     "backfill_assets.cli serve-models": Role.MODEL_SERVER,
+    "backfill_assets.cli serve-hotel-partner": Role.HOTEL_PARTNER,
     "dagster_webserver": Role.WEBSERVER,
     "dagster._daemon": Role.DAEMON,
     "dagster code-server start": Role.CODE_SERVER,
@@ -225,7 +227,7 @@ class Product:
     def dagster(self) -> Iterator[dg.DagsterInstance]:
         """Yield Dagster's own memory of runs and events. The server must run; we never start it."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(instances.URL_VARIABLE, self._dagster_url())
+            patch.setenv(instances.URL_VARIABLE, self._url(self._databases().dagster))
             with instances.open_instance(self.home / "seen-from-a-test") as instance:
                 yield instance
             close_connections()
@@ -244,13 +246,20 @@ class Product:
         with self.dagster() as instance:
             return [run for run in instance.get_runs() if SENSOR_TAG in run.tags]
 
-    def _dagster_url(self) -> str:
+    def log_url(self) -> str:
+        """Return the address of the project's own database. The server must run."""
+        return self._url(self._databases().log)
+
+    def _databases(self) -> Databases:
+        return Databases.named_after(BASE_DATABASE)
+
+    def _url(self, database: str) -> str:
         folder = ServerFolder(self.home / "postgres")
         pid_file = read_pid_file(folder)
         assert pid_file is not None, "no server runs"
         assert pid_file.port is not None, "the server is just starting"
-        name = Databases.named_after(BASE_DATABASE).dagster
-        return f"postgresql://{ROLE}:{folder.password.read_text()}@{HOST}:{pid_file.port}/{name}"
+        address = f"{HOST}:{pid_file.port}/{database}"
+        return f"postgresql://{ROLE}:{folder.password.read_text()}@{address}"
 
     def _kill_all(self) -> bool:
         """Kill all; return whether none was left."""
