@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backfill_assets_tests.benchmarks.measuring import Figure
 
 # In the order of the table.
-COMPARISONS = ("library",)
+COMPARISONS = ("library", "publish", "scan", "tick", "events", "memory", "growth", "startup")
 RESULTS = Path(".backfill").resolve()
 
 

@@ -47,9 +47,9 @@ class Bench:
         return self.workshop.clone("flights", load)
 
     @contextmanager
-    def dagster(self) -> Iterator[dg.DagsterInstance]:
-        """Yield a Dagster without memory, on the product's own storage."""
-        variables = {instances.URL_VARIABLE: self.workshop.create()}
+    def dagster(self, url: str) -> Iterator[dg.DagsterInstance]:
+        """Yield a Dagster on the product's own storage, in the database at an address."""
+        variables = {instances.URL_VARIABLE: url}
         with (
             patch.dict(os.environ, variables),
             instances.open_instance(self.new_folder("dagster")) as instance,

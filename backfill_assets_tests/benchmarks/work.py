@@ -57,6 +57,12 @@ def a_catalogue(*, days: int, units: int, queries: int) -> Catalogue:
     )
 
 
+def rows(category: str) -> pa.Table:
+    """Return the rows of one file."""
+    groups = [f"group {number:02}" for number in range(GROUPS)]
+    return pa.table({category: groups, "value": [number * 1.5 for number in range(GROUPS)]})
+
+
 class MadeUpSource:
     """A source that costs next to nothing: what is measured is everything around it."""
 

@@ -13,22 +13,29 @@ WORK = json.load(sys.stdin)
 
 
 def main() -> None:
-    """Do the work, and say how long it took and over how many partitions."""
+    """Do the work after a partition to warm up; say how long it took, over how many partitions."""
     make = plain_assets.events_only if WORK["events_only"] else plain_assets.category_in_one_run
     assets = [make(category) for category in WORK["categories"]]
-    first_unit, *_, last_unit = plain_assets.CATALOGUE.unit_names
-    tags = {
-        "dagster/asset_partition_range_start": f"{WORK['first_day']}|{first_unit}",
-        "dagster/asset_partition_range_end": f"{WORK['last_day']}|{last_unit}",
-    }
+    units = plain_assets.CATALOGUE.unit_names
     with plain_assets.instance(Path(WORK["home"]), WORK["dagster_url"]) as instance:
+        _run(assets[:1], instance, f"2013-12-31|{units[0]}", f"2013-12-31|{units[0]}")
         began = time.perf_counter()
-        result = dg.materialize(assets, instance=instance, tags=tags)
+        _run(assets, instance, f"{WORK['first_day']}|{units[0]}", f"{WORK['last_day']}|{units[-1]}")
         seconds = time.perf_counter() - began
-        assert result.success
         keys = {key for each in assets for key in each.keys}
-        partitions = sum(len(instance.get_materialized_partitions(key)) for key in keys)
+        shown = {(key, p) for key in keys for p in instance.get_materialized_partitions(key)}
+    partitions = sum(1 for _, partition in shown if partition < "2013-12-31")
     print(json.dumps({"seconds": seconds, "partitions": partitions}))  # noqa: T201 - the answer
+
+
+def _run(
+    assets: list[dg.AssetsDefinition], instance: dg.DagsterInstance, first: str, last: str
+) -> None:
+    tags = {
+        "dagster/asset_partition_range_start": first,
+        "dagster/asset_partition_range_end": last,
+    }
+    assert dg.materialize(assets, instance=instance, tags=tags).success
 
 
 if __name__ == "__main__":
