@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from backfill_assets_tests.benchmarks.measuring import Figure
 
 # In the order of the table.
-COMPARISONS = ("library", "publish", "scan", "tick", "events", "memory", "growth", "startup")
+COMPARISONS = (
+    "year",
+    "library",
+    "publish",
+    "scan",
+    "tick",
+    "events",
+    "memory",
+    "growth",
+    "startup",
+)
 RESULTS = Path(".backfill").resolve()
 
 

@@ -58,3 +58,15 @@ def single_run(
 def places(bench: Bench, folder: object) -> dict[str, str]:
     """Return the variables that tell plain assets where to read and to write."""
     return {"PEER_SOURCE_URL": bench.flights_url(), "PEER_ROOT": f"{folder}/files"}
+
+
+def run_each(bench: Bench, runs: int) -> Found:
+    """Have plain Dagster's daemon make partitions, each in a run of its own."""
+    folder = bench.new_folder("plain")
+    found = run_peer(
+        "dagster_run_each",
+        places(bench, folder) | {"PEER_RUNS": str(runs)},
+        home=folder / "home",
+        dagster_url=bench.workshop.create(),
+    )
+    return Found(found["seconds"], found["runs"])
