@@ -43,7 +43,7 @@ def main(names: list[str]) -> None:
     for name in names or COMPARISONS:
         with bench() as one:
             figures = figures_of(name, one)
-        text = report.write(RESULTS, {name: figures}, datetime.now(UTC).date())
+        text = report.write(RESULTS, name, figures, datetime.now(UTC).date())
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
@@ -65,7 +65,7 @@ def bench() -> Iterator[Bench]:
         server = EmbeddedPostgres(folder / "postgres")
         server.ensure_running()
         try:
-            yield Bench(folder, Workshop(server))
+            yield Bench(folder, Workshop(server), results=RESULTS)
         finally:
             server.leave()
 

@@ -31,11 +31,13 @@ class Bench:
     Attributes:
         folder: Its own, on the disk that the store would be on.
         workshop: Makes databases.
+        results: Where plots go.
         small: Whether to do a little of the work only, to see that everything runs.
     """
 
     folder: Path
     workshop: Workshop = field(repr=False)
+    results: Path
     small: bool = False
 
     def new_folder(self, name: str) -> Path:

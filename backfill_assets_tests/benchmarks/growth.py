@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from backfill_assets_tests.benchmarks import work
 from backfill_assets_tests.benchmarks.measuring import Figure, Goal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from backfill_assets_tests.benchmarks.bench import Bench
 
 YEAR = 365
@@ -29,16 +32,38 @@ LINEAR = Goal("linear or better: at most 1.1 times", lambda f: (f.times_faster o
 
 def run(bench: Bench) -> list[Figure]:
     """Measure every size: making all files, and a scan and plan of them afterwards."""
-    return [
-        figure
-        for kind, sizes in (SMALL if bench.small else SIZES).items()
-        for figure in figures(bench, kind, sizes)
-    ]
+    sizes = SMALL if bench.small else SIZES
+    costs = {kind: [cost(bench, *size) for size in each] for kind, each in sizes.items()}
+    points = {
+        kind: [
+            (math.prod(size), math.prod(size) * own[0])
+            for size, own in zip(each, costs[kind], strict=True)
+        ]
+        for kind, each in sizes.items()
+    }
+    draw(points, bench.results / "growth.svg")
+    return [figure for kind, each in sizes.items() for figure in figures(kind, each, costs[kind])]
 
 
-def figures(bench: Bench, kind: str, sizes: list[tuple[int, int, int]]) -> list[Figure]:
+def draw(costs: dict[str, list[tuple[int, float]]], path: Path) -> None:
+    """Draw the seconds of all files against their number; straight lines are linear growth."""
+    # Not at the top: only this needs it.
+    from matplotlib.figure import Figure as Drawing
+
+    drawing = Drawing(figsize=(7, 4))
+    axes = drawing.subplots()
+    for kind, points in costs.items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=f"more {kind}")
+    axes.set_xlabel("files")
+    axes.set_ylabel("seconds until all are committed")
+    axes.legend()
+    drawing.savefig(path)
+
+
+def figures(
+    kind: str, sizes: list[tuple[int, int, int]], costs: list[tuple[float, float]]
+) -> list[Figure]:
     """Return the costs of the larger sizes beside the first."""
-    costs = [cost(bench, *size) for size in sizes]
     names = ("making a file", "scan and plan of a partition")
     factors = (1e3, 1e6)
     return [

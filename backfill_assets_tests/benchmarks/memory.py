@@ -46,10 +46,11 @@ def peak(bench: Bench, days: int) -> float:
         [sys.executable, "-m", "backfill_assets_tests.benchmarks.one_run"],
         cwd=PROJECT,
         input=json.dumps(work),
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["committed"] == days * 12
     return float(found["megabytes"])

@@ -16,7 +16,6 @@ from backfill_assets.resources.run_requests import (
     RANGE_END_TAG,
     RANGE_START_TAG,
     SENSOR_TAG,
-    asset_key,
     job_name,
 )
 from backfill_assets.stores.files.local import LocalPartitionStore
@@ -47,8 +46,7 @@ def main() -> None:
         DEFER_TAG: "true",
     }
     with instances.open_instance(Path(asked["home"])) as instance:
-        keys = [asset_key(query) for query in catalogue.queries]
-        assert job.execute_in_process(instance=instance, tags=tags, asset_selection=keys).success
+        assert job.execute_in_process(instance=instance, tags=tags).success
     found = {"committed": len(store.scan(catalogue).committed), "megabytes": peak_megabytes()}
     sys.stdout.write(json.dumps(found) + "\n")
 

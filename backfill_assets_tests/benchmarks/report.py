@@ -1,82 +1,103 @@
-"""The table of all figures, as Markdown and as JSON, with the machine and the versions."""
+"""The table of all figures, as Markdown and as JSON, with the machine, the day and the versions."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from dataclasses import asdict
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import date
     from pathlib import Path
 
     from backfill_assets_tests.benchmarks.measuring import Figure
 
 HEADER = (
-    "| | product | against | it | times | to reach | |",
+    "| | product | against | needs | product needs | to reach | |",
     "|---|--:|---|--:|--:|---|---|",
 )
 REACHED = {True: "✓", False: "missed", None: ""}
+PACKAGES = ("dagster", "pyarrow", "psycopg")
+
+Facts = dict[str, Any]  # what JSON carries
 
 
-def markdown(figures: Sequence[Figure], facts: Mapping[str, str]) -> str:
-    """Return the table and, below it, how its figures were measured."""
-    rows = [_row(figure) for figure in figures]
-    notes = [f"* {figure.what}: {figure.note}" for figure in figures if figure.note]
-    machine = ", ".join(f"{name} {value}" for name, value in facts.items())
-    return "\n".join([machine, "", *HEADER, *rows, "", *dict.fromkeys(notes), ""])
+def write(folder: Path, name: str, figures: Sequence[Figure], day: date) -> str:
+    """Add a comparison to ``benchmarks.json`` and ``benchmarks.md``; return its own table.
 
-
-def write(folder: Path, comparisons: Mapping[str, Sequence[Figure]], day: date) -> str:
-    """Write ``benchmarks.md`` and ``benchmarks.json``; return the former's text.
-
-    Figures of comparisons that were not run this time stay as they were, with their day.
+    Comparisons that were not run this time stay as they were, each with its day.
     """
     path = folder / "benchmarks.json"
     known = json.loads(path.read_text()) if path.exists() else {}
-    facts = machine() | {"day": day.isoformat()}
-    for name, figures in comparisons.items():
-        known[name] = {"facts": facts, "figures": [_facts(figure) for figure in figures]}
-    path.write_text(json.dumps(known, indent=2))
-    text = "\n".join(markdown(figures, facts) for figures in comparisons.values())
-    return text
+    known[name] = {
+        "measured": measured(day),
+        "figures": [facts(figure) for figure in figures],
+    }
+    path.write_text(json.dumps(known, indent=2) + "\n")
+    (folder / "benchmarks.md").write_text(markdown(known.values()))
+    return markdown([known[name]])
 
 
-def machine() -> dict[str, str]:
-    """Return where the figures were measured, and with which versions."""
-    packages = ("dagster", "pyarrow", "psycopg")
+def markdown(comparisons: Iterable[Facts]) -> str:
+    """Return one table, and below it how its figures were measured."""
+    every = list(comparisons)
+    figures = [figure for comparison in every for figure in comparison["figures"]]
+    notes = [f"* {figure['what']}: {figure['note']}" for figure in figures if figure["note"]]
+    rows = [_row(figure) for figure in figures]
+    when = dict.fromkeys(comparison["measured"] for comparison in every)
+    return "\n".join([*HEADER, *rows, "", *dict.fromkeys(notes), "", *when, ""])
+
+
+def measured(day: date) -> str:
+    """Say when and where figures were measured, and with which versions."""
+    versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
+    return (
+        f"Measured on {day}, {os.cpu_count()} cores {platform.machine()}, {platform.system()} "
+        f"{platform.release()}, Python {platform.python_version()}, {versions}"
+    )
+
+
+def facts(figure: Figure) -> Facts:
+    """Return a figure in values that JSON can carry."""
     return {
-        "machine": f"{os.cpu_count()} cores {platform.machine()} {platform.system()}",
-        "Python": platform.python_version(),
-        **{package: version(package) for package in packages},
+        "what": figure.what,
+        "unit": figure.unit,
+        "product": figure.product,
+        "value": figure.value,
+        "against": figure.against,
+        "other": figure.other,
+        "other_value": figure.other_value,
+        "times_faster": figure.times_faster,
+        "goal": figure.goal.text if figure.goal else "",
+        "is_reached": figure.is_reached,
+        "note": figure.note,
     }
 
 
-def _row(figure: Figure) -> str:
-    times = figure.times_faster
+def _row(figure: Facts) -> str:
     cells = [
-        figure.what,
-        f"{_number(figure.value)} {figure.unit}",
-        figure.against,
-        "" if figure.other_value is None else f"{_number(figure.other_value)} {figure.unit}",
-        "" if times is None else f"{times:.2f}",
-        figure.goal.text if figure.goal else "",
-        REACHED[figure.is_reached],
+        figure["what"],
+        _amount(figure["value"], figure["unit"]),
+        figure["against"],
+        _amount(figure["other_value"], figure["unit"]),
+        _ratio(figure["times_faster"]),
+        figure["goal"],
+        REACHED[figure["is_reached"]],
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _facts(figure: Figure) -> dict[str, object]:
-    goal = figure.goal.text if figure.goal else None
-    return asdict(figure) | {
-        "goal": goal,
-        "times_faster": figure.times_faster,
-        "is_reached": figure.is_reached,
-    }
+def _ratio(times: float | None) -> str:
+    if times is None:
+        return ""
+    return f"{_number(times)} times less" if times >= 1 else f"{1 / times:.2f} times as much"
+
+
+def _amount(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{_number(value)} {unit}"
 
 
 def _number(value: float) -> str:

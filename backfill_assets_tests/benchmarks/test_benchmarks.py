@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def test_a_comparison_runs_on_small_work_and_times_every_candidate(
     name: str, tmp_path: Path, workshop: Workshop
 ) -> None:
-    figures = figures_of(name, Bench(tmp_path, workshop, small=True))
+    figures = figures_of(name, Bench(tmp_path, workshop, results=tmp_path, small=True))
 
     assert figures
     for figure in figures:

@@ -1,4 +1,4 @@
-"""Plain Dagster, one run for each partition: its daemon, its launcher, its executor, all default."""
+"""Plain Dagster, a run for each partition: its daemon, its launcher, its executor, as they come."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_SECONDS = 600
 
 
 def main() -> None:
-    """Let the daemon do all runs; say how long they took, from the first request to the last end."""
+    """Let the daemon do all runs; say how long it took, from the first request to the last end."""
     home = Path(WORK["home"])
     with plain_instance(home, WORK["dagster_url"]) as instance:
         daemon = subprocess.Popen(

@@ -6,14 +6,18 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import luigi
 from luigi.tools.range import RangeDaily
 
 from backfill_assets_tests.benchmarks.work import a_catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
 
 WORK = json.load(sys.stdin)
 ROOT = Path(WORK.pop("root"))
@@ -26,7 +30,7 @@ class Partition(luigi.Task):
     date = luigi.DateParameter()
     query = luigi.Parameter()
     unit = luigi.Parameter()
-    listing: set[str] = set()
+    listing: ClassVar[set[str]] = set()
 
     @classmethod
     def bulk_complete(cls, days: Iterable[date]) -> list[date]:

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from datetime import timedelta
-from functools import lru_cache
+from functools import cache
 
 import luigi
 import pyarrow as pa
@@ -25,7 +25,7 @@ BATCH_DAYS = 30  # as many as the product asks for at once
 SOURCE = FlightsSource(lambda: WORK["url"])
 
 
-@lru_cache(maxsize=None)
+@cache
 def batch(category: str, number: int) -> pa.Table:
     """Read a month of a category by one query; every later task finds it here."""
     first = FIRST_DAY + timedelta(days=number * BATCH_DAYS)

@@ -5,7 +5,7 @@ postpone its annotations.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
