@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backfill_assets.resources.partition_stream import DAYS_PER_QUERY
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets_tests.benchmarks import work
 from backfill_assets_tests.benchmarks.measuring import Figure, each, faster, in_turns, within
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from backfill_assets.core.store import CommitRecord
     from backfill_assets_tests.benchmarks.bench import Bench
 
-GROUP = 360  # files that the product flushes together: 30 days × 3 units × 4 value types
+# Files that the product flushes together: days of a query × 3 units × 4 value types.
+GROUP = DAYS_PER_QUERY * 12
 SAMPLE = 10  # flushing one by one takes minutes: only a tenth of the files is published so
 
 

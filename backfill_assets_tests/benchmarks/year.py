@@ -112,8 +112,8 @@ def a_sample(bench: Bench, variables: dict[str, str], *, last_day: str = WHOLE) 
 def linearity(bench: Bench, kind: str, found: list[Found]) -> str:
     """Say on what plain Dagster was measured, and that half of it costs half."""
     counts = f"{found[0].partitions:,} partitions"
-    if kind == "each":
-        return f"plain Dagster's daemon, queue and executor; {counts}"
+    if kind == "each" or bench.small:
+        return f"plain Dagster's daemon, queue, launcher and executor; {counts}"
     half = a_sample(bench, BATCHED if kind == "batched" else {}, last_day=HALF)
     return (
         f"plain Dagster made two categories of a month ({counts}, without its start) at "
