@@ -6,7 +6,6 @@ The same rows give the same bytes: nothing here depends on who writes, or when.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -137,7 +136,8 @@ def file_format(name: str) -> FileFormat:
 
 def _record_fields(record: CommitRecord) -> dict[str, object]:
     """Return what a record says; a source without fingerprints leaves no trace."""
-    return {name: value for name, value in asdict(record).items() if value is not None}
+    values = {name: getattr(record, name) for name in record.__slots__}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _record_text(record: CommitRecord) -> str:

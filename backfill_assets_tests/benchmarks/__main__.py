@@ -1,58 +1,73 @@
-"""Run the comparisons, print a table, and write ``.backfill/benchmarks.json``."""
+"""Run the comparisons that are named, or all, and write the table."""
 
 from __future__ import annotations
 
-import json
-import platform
 import sys
 import tempfile
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
+from backfill_assets_tests.benchmarks import report
+from backfill_assets_tests.benchmarks.bench import Bench
+from backfill_assets_tests.postgres_fixtures import Workshop
 
 if TYPE_CHECKING:
-    from backfill_assets_tests.benchmarks.measuring import Comparison
+    from collections.abc import Iterator
 
-COMPARISONS = ("scan", "publish")
-RESULTS = Path(".backfill/benchmarks.json")
+    from backfill_assets_tests.benchmarks.measuring import Figure
 
-
-def run(name: str, *, small: bool = False) -> Comparison:
-    """Run one comparison in a folder of its own, on the disk that the store would be on."""
-    Path(".backfill").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=".backfill") as folder:
-        module = import_module(f"backfill_assets_tests.benchmarks.{name}")
-        found: Comparison = module.run(Path(folder).resolve(), small=small)
-        return found
+# In the order of the table.
+COMPARISONS = (
+    "year",
+    "library",
+    "publish",
+    "scan",
+    "tick",
+    "events",
+    "memory",
+    "growth",
+    "startup",
+)
+RESULTS = Path(".backfill").resolve()
 
 
 def main(names: list[str]) -> None:
-    """Run the named comparisons, or all."""
+    """Run the named comparisons, or all, one after the other; print each when it is done."""
     unknown = set(names) - set(COMPARISONS)
     if unknown:
         sys.exit(f"no comparison {min(unknown)!r}; there are {', '.join(COMPARISONS)}")
-    results = [run(name) for name in names or COMPARISONS]
-    table = Table("comparison", "candidate", "per part", "times the product", title=_machine())
-    for result in results:
-        for candidate, seconds in result.medians.items():
-            ratio = result.ratios().get(candidate)
-            table.add_row(
-                f"{result.name}, {result.parts:,} {result.unit}s",
-                candidate,
-                f"{seconds / result.parts * 1e6:,.1f} µs",
-                "" if ratio is None else f"{ratio:.2f}",
-            )
-        table.add_section()
-    Console().print(table)
-    facts = [{"name": r.name, "parts": r.parts, "seconds": dict(r.seconds)} for r in results]
-    RESULTS.write_text(json.dumps({"machine": _machine(), "results": facts}, indent=2))
+    for name in names or COMPARISONS:
+        with bench() as one:
+            figures = figures_of(name, one)
+        text = report.write(RESULTS, name, figures, datetime.now(UTC).date())
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
 
-def _machine() -> str:
-    return f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+def figures_of(name: str, one: Bench) -> list[Figure]:
+    """Run one comparison."""
+    module = import_module(f"backfill_assets_tests.benchmarks.{name}")
+    figures: list[Figure] = module.run(one)
+    return figures
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    """Yield a bench beside the store, with a PostgreSQL that flushes as the product's does."""
+    RESULTS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=RESULTS) as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # the server's account must be able to enter
+        server = EmbeddedPostgres(folder / "postgres")
+        server.ensure_running()
+        try:
+            yield Bench(folder, Workshop(server), results=RESULTS)
+        finally:
+            server.leave()
 
 
 if __name__ == "__main__":

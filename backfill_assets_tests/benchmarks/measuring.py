@@ -1,4 +1,4 @@
-"""Candidates that do the same work in turns, and how their times compare."""
+"""Candidates that do the same work in turns, and figures with what they are to reach."""
 
 from __future__ import annotations
 
@@ -8,48 +8,99 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+Samples = list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure is to reach.
+
+    Attributes:
+        text: In words, for the table.
+        holds: Whether a figure reaches it.
+    """
+
+    text: str
+    holds: Callable[[Figure], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """How long each candidate took; the first one is the product.
+class Figure:
+    """One line of the table: what the product took, and what another candidate took for the same.
 
     Attributes:
-        unit: What one of the work's many parts is called.
-        parts: How many there were.
-        seconds: Of every round, by candidate.
+        what: The work, with its size.
+        unit: Of all samples, such as ``s`` or ``ms a file``.
+        product: A sample of each round.
+        against: What the product is compared with; empty where it stands by itself.
+        other: Its samples.
+        goal: What is to be reached, or None where the figure is only reported.
+        note: How it was measured, where that is not plain.
     """
 
-    name: str
+    what: str
     unit: str
-    parts: int
-    seconds: Mapping[str, list[float]]
+    product: Samples
+    against: str = ""
+    other: Samples | None = None
+    goal: Goal | None = None
+    note: str = ""
 
     @property
-    def medians(self) -> dict[str, float]:
-        """Return the median seconds of each candidate."""
-        return {name: statistics.median(each) for name, each in self.seconds.items()}
+    def value(self) -> float:
+        """The product's median."""
+        return statistics.median(self.product)
 
-    def ratios(self) -> dict[str, float]:
-        """Return how many times longer each other candidate took than the product."""
-        ours, *others = self.medians.items()
-        return {name: seconds / ours[1] for name, seconds in others}
+    @property
+    def other_value(self) -> float | None:
+        """The other candidate's median."""
+        return None if self.other is None else statistics.median(self.other)
+
+    @property
+    def times_faster(self) -> float | None:
+        """How many times the product's value the other candidate needed."""
+        return None if self.other_value is None else self.other_value / self.value
+
+    @property
+    def is_reached(self) -> bool | None:
+        """Whether the goal is reached; None where there is none."""
+        return None if self.goal is None else self.goal.holds(self)
 
 
-def compare(
-    name: str,
-    candidates: Mapping[str, Callable[[], object]],
-    *,
-    unit: str,
-    parts: int,
-    rounds: int,
-) -> Comparison:
-    """Run the candidates in turns, ``rounds`` times each."""
-    seconds: dict[str, list[float]] = {candidate: [] for candidate in candidates}
+def faster(times: float) -> Goal:
+    """Return the goal that the other candidate needs ``times`` as long, or longer."""
+    return Goal(f"{times:g} times faster", lambda f: (f.times_faster or 0) >= times)
+
+
+def within(times: float) -> Goal:
+    """Return the goal that the product needs ``times`` as much as the other, or less."""
+    return Goal(f"at most {times:g} times", lambda f: (f.times_faster or 0) * times >= 1)
+
+
+def under(limit: float) -> Goal:
+    """Return the goal that the product's value is under a limit, in the figure's unit."""
+    return Goal(f"under {limit:g}", lambda f: f.value < limit)
+
+
+def in_turns(
+    candidates: Mapping[str, Callable[[], float | None]], *, rounds: int
+) -> dict[str, Samples]:
+    """Run the candidates in turns, A B A B, and return the seconds of every round.
+
+    A candidate that works in a process of its own returns the seconds that it measured there: the
+    start of an interpreter is not what is compared.
+    """
+    seconds: dict[str, Samples] = {candidate: [] for candidate in candidates}
     for _ in range(rounds):
         for candidate, work in candidates.items():
             began = time.perf_counter()
-            work()
-            seconds[candidate].append(time.perf_counter() - began)
-    return Comparison(name=name, unit=unit, parts=parts, seconds=seconds)
+            measured = work()
+            seconds[candidate].append(measured or time.perf_counter() - began)
+    return seconds
+
+
+def each(samples: Sequence[float], parts: int, *, factor: float = 1.0) -> Samples:
+    """Return samples divided by the number of parts; ``factor`` 1000 turns seconds into ms."""
+    return [sample * factor / parts for sample in samples]

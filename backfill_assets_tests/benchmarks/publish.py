@@ -1,89 +1,112 @@
 """Durable publishing of small files, beside flushing them one by one and not flushing at all.
 
-The bytes are the same for all: encoding a file is not what is compared.
+The bytes are ready and the same for all: encoding a file is not what is compared.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from backfill_assets.resources.partition_stream import DAYS_PER_QUERY
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets_tests.benchmarks import work
-from backfill_assets_tests.benchmarks.measuring import Comparison, compare
+from backfill_assets_tests.benchmarks.measuring import Figure, each, faster, in_turns, within
 
-GROUP = 360  # files that the product flushes together: 30 days × 3 units × 4 value types
+if TYPE_CHECKING:
+    from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.partitions import Partition
+    from backfill_assets.core.store import CommitRecord
+    from backfill_assets_tests.benchmarks.bench import Bench
+
+# Files that the product flushes together: days of a query × 3 units × 4 value types.
+GROUP = DAYS_PER_QUERY * 12
+SAMPLE = 10  # flushing one by one takes minutes: only a tenth of the files is published so
 
 
-def run(folder: Path, *, small: bool) -> Comparison:
-    """Compare on 2,880 files, or on a few; each round into folders of its own."""
-    days = 4 if small else 60
-    catalogue = work.a_catalogue(days=days, units=3, queries=16)
-    last = catalogue.last_day or work.FIRST_DAY
+def run(bench: Bench) -> list[Figure]:
+    """Compare on 17,520 files, or on a few; each round into folders of its own."""
+    catalogue = work.a_catalogue(days=10 if bench.small else 365, units=3, queries=16)
     partitions = [
         catalogue.partition(query.name, day, unit)
         for query in catalogue.queries
-        for day in catalogue.days(work.FIRST_DAY, last)
+        for day in catalogue.days(work.FIRST_DAY, catalogue.latest_closed_day(work.NOW))
         for unit in catalogue.unit_names
     ]
-    tables = {query.category: work.rows(query.category) for query in catalogue.queries}
-    numbers = itertools.count()
-
-    def product() -> None:
-        store = LocalPartitionStore(folder / f"store{next(numbers)}", [catalogue])
-        store.prepare()
-        with store.attempt("bench") as attempt:
-            for first in range(0, len(partitions), GROUP):
-                for partition in partitions[first : first + GROUP]:
-                    attempt.stage(partition, tables[partition.query.category])
-                attempt.publish()
-
-    content = _sample(folder / "sample")
-
-    def one_by_one(*, flush: bool) -> None:
-        root = folder / f"plain{next(numbers)}"
-        for partition in partitions:
-            target = root / partition.query.name / str(partition.day) / f"{partition.unit}.parquet"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _write(target, content, flush=flush)
-
-    return compare(
-        "publish",
+    record, content = a_file(bench, catalogue, partitions[0])
+    sample = partitions[::SAMPLE]
+    seconds = in_turns(
         {
-            "product": product,
-            "fsync, rename, fsync the folder": lambda: one_by_one(flush=True),
-            "no flushing": lambda: one_by_one(flush=False),
+            "product": lambda: product(bench.new_folder("store"), partitions, record, content),
+            "one by one": lambda: plainly(bench.new_folder("plain"), sample, content, flush=True),
+            "no flushing": lambda: plainly(
+                bench.new_folder("plain"), partitions, content, flush=False
+            ),
         },
-        unit="file",
-        parts=len(partitions),
-        rounds=1 if small else 3,
+        rounds=1 if bench.small else 3,
     )
+    ours = each(seconds["product"], len(partitions), factor=1e3)
+    return [
+        Figure(
+            what=f"publishing {len(partitions):,} small files, durably",
+            unit="ms a file",
+            product=ours,
+            against="fsync the file, rename, fsync the folder, one by one",
+            other=each(seconds["one by one"], len(sample), factor=1e3),
+            goal=faster(5),
+            note=f"one by one on every {SAMPLE}th file",
+        ),
+        Figure(
+            what=f"publishing {len(partitions):,} small files, durably",
+            unit="ms a file",
+            product=ours,
+            against="write and rename, no flushing at all",
+            other=each(seconds["no flushing"], len(partitions), factor=1e3),
+            goal=within(2),
+        ),
+    ]
 
 
-def _sample(folder: Path) -> bytes:
-    """Return the bytes of one file as the product writes it."""
-    catalogue = work.a_catalogue(days=1, units=1, queries=4)
-    store = LocalPartitionStore(folder, [catalogue])
+def product(root: Path, partitions: list[Partition], record: CommitRecord, content: bytes) -> None:
+    """Publish in groups, as runs do."""
+    catalogue = work.a_catalogue(days=365, units=3, queries=16)
+    store = LocalPartitionStore(root, [catalogue])
     store.prepare()
-    query, (unit,) = catalogue.queries[0], catalogue.unit_names
+    with store.attempt("bench") as attempt:
+        for first in range(0, len(partitions), GROUP):
+            for partition in partitions[first : first + GROUP]:
+                attempt.stage_file(partition, record, content, file_format="parquet")
+            attempt.publish()
+
+
+def plainly(root: Path, partitions: list[Partition], content: bytes, *, flush: bool) -> None:
+    """Write each file beside its target and rename it."""
+    for partition in partitions:
+        folder = f"{root}/{partition.query.name}/{partition.day}"
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - text, for speed
+        _write(f"{folder}/{partition.unit}.parquet", folder, content, flush=flush)
+
+
+def a_file(bench: Bench, catalogue: Catalogue, partition: Partition) -> tuple[CommitRecord, bytes]:
+    """Return what a file says about itself, and its bytes, as the product writes it."""
+    store = LocalPartitionStore(bench.new_folder("sample"), [catalogue])
+    store.prepare()
     with store.attempt("sample") as attempt:
-        attempt.stage(
-            catalogue.partition(query.name, work.FIRST_DAY, unit), work.rows(query.category)
-        )
+        attempt.stage(partition, work.rows(partition.query.category))
         (published,) = attempt.publish()
-    return Path(store.location(published.partition)).read_bytes()
+    return published.record, Path(store.location(partition)).read_bytes()
 
 
-def _write(target: Path, content: bytes, *, flush: bool) -> None:
-    draft = target.with_suffix(".tmp")
-    with draft.open("wb") as file:
+def _write(target: str, folder: str, content: bytes, *, flush: bool) -> None:
+    draft = f"{target}.tmp"
+    with open(draft, "wb") as file:  # noqa: PTH123 - text, for speed
         file.write(content)
         if flush:
             file.flush()
             os.fsync(file.fileno())
-    draft.replace(target)
+    os.replace(draft, target)  # noqa: PTH105
     if flush:
-        descriptor = os.open(target.parent, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)

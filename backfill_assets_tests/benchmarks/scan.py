@@ -1,47 +1,105 @@
-"""Scan and plan, everything committed, beside a bare walk of the same folders."""
+"""Scan and plan, everything committed, beside a bare walk and what others ask instead."""
 
 from __future__ import annotations
 
 import os
+import tracemalloc
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.plan import make_plan
+from backfill_assets.resources.run_requests import asset_key
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets_tests.benchmarks import work
-from backfill_assets_tests.benchmarks.measuring import Comparison, compare
+from backfill_assets_tests.benchmarks.measuring import Figure, faster, in_turns, under, within
+from backfill_assets_tests.benchmarks.peers.environment import run_peer
+from backfill_assets_tests.benchmarks.remembered import remember
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets_tests.benchmarks.bench import Bench
+
+LUIGI = "Luigi: RangeDaily with bulk_complete over one listing, for every query and unit"
+DAGSTER = "Dagster: get_materialized_partitions of every asset"
+ASKED = 2  # assets whose partitions Dagster is asked for; the others would take as long
 
 
-def run(folder: Path, *, small: bool) -> Comparison:
+def run(bench: Bench) -> list[Figure]:
     """Compare on a million partitions, or on a few."""
-    days, units, queries = (20, 5, 4) if small else (1_097, 57, 16)
-    catalogue = work.a_catalogue(days=days, units=units, queries=queries)
-    store = LocalPartitionStore(folder / "store", [catalogue])
+    size = {"days": 20, "units": 5, "queries": 4} if bench.small else work.MILLION
+    catalogue = work.a_catalogue(**size)
+    store = LocalPartitionStore(bench.new_folder("store"), [catalogue])
     store.prepare()
     work.plant(store.root, catalogue)
+    asked = [asset_key(query) for query in catalogue.queries[:ASKED]]
+    url = bench.workshop.create()
+    with bench.dagster(url) as instance:
+        remember(instance, url, catalogue, asked)
 
-    def scan_and_plan() -> None:
-        inventory = store.scan(catalogue)
-        plan = make_plan(
-            catalogue,
-            present=inventory.committed,
-            held=inventory.held,
-            in_flight=PartitionSet.empty(catalogue),
-            now=work.NOW,
+        def dagster() -> None:
+            for key in asked:
+                assert len(instance.get_materialized_partitions(key)) > size["days"] * size["units"]
+
+        seconds = in_turns(
+            {
+                "product": partial(scan_and_plan, store, catalogue),
+                "walk": lambda: _check(walk(str(store.root / catalogue.name)), size),
+                "Luigi": lambda: run_peer("luigi_complete", root=store.root, **size)["seconds"],
+                "Dagster": dagster,
+            },
+            rounds=1 if bench.small else 5,
         )
-        assert len(plan.committed) == days * units * queries
-        assert not plan.missing
+    every = [one * len(catalogue.queries) / len(asked) for one in seconds["Dagster"]]
+    what = f"scan and plan, {size['days'] * size['units'] * size['queries']:,} partitions"
+    ours = seconds["product"]
+    return [
+        Figure(
+            what=what,
+            unit="s",
+            product=ours,
+            against="a bare os.scandir walk",
+            other=seconds["walk"],
+            goal=within(1.3),
+        ),
+        Figure(
+            what=what,
+            unit="s",
+            product=ours,
+            against=LUIGI,
+            other=seconds["Luigi"],
+            goal=faster(5),
+        ),
+        Figure(
+            what=what,
+            unit="s",
+            product=ours,
+            against=DAGSTER,
+            other=every,
+            goal=faster(50),
+            note=f"Dagster was asked for {ASKED} of {size['queries']} assets; × the rest",
+        ),
+        Figure(
+            what="memory of the sets of all these partitions and of their plan",
+            unit="MB",
+            product=[megabytes_of_sets(store, catalogue)],
+            goal=under(50),
+        ),
+    ]
 
-    return compare(
-        "scan",
-        {"scan and plan": scan_and_plan, "os.scandir walk": lambda: walk(str(store.root))},
-        unit="partition",
-        parts=days * units * queries,
-        rounds=2 if small else 5,
+
+def scan_and_plan(store: LocalPartitionStore, catalogue: Catalogue) -> None:
+    """Do what every tick of the sensor does."""
+    inventory = store.scan(catalogue)
+    plan = make_plan(
+        catalogue,
+        present=inventory.committed,
+        held=inventory.held,
+        in_flight=PartitionSet.empty(catalogue),
+        now=work.NOW,
     )
+    assert plan.committed
+    assert not plan.missing
 
 
 def walk(folder: str) -> int:
@@ -54,3 +112,16 @@ def walk(folder: str) -> int:
             else:
                 count += 1
     return count
+
+
+def megabytes_of_sets(store: LocalPartitionStore, catalogue: Catalogue) -> float:
+    """Return the most memory that scanning and planning held at once."""
+    tracemalloc.start()
+    scan_and_plan(store, catalogue)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak / 2**20
+
+
+def _check(found: int, size: dict[str, int]) -> None:
+    assert found == size["days"] * size["units"] * size["queries"]

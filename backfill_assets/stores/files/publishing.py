@@ -171,6 +171,7 @@ class LocalAttempt:
         touched = set(folders)
         for folder in folders - self._folders:
             path = Path(folder)
+            # Above a folder that stands, all stand.
             missing = [path, *takewhile(lambda parent: not parent.is_dir(), path.parents)]
             touched.update(str(p.parent) for p in missing)  # a new folder's name is durable too
             # Where something else has the name, publishing says so, and only its file is refused.

@@ -18,7 +18,7 @@ from backfill_assets.stores.files.durability import translated
 from backfill_assets.stores.files.layout import HOLD_SUFFIX, RESTATE_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
     from backfill_assets.core.catalogue import Catalogue
@@ -82,24 +82,38 @@ def scan(
 def day_scan_by_name(catalogue: Catalogue, suffix: str) -> DayScan:
     """Return a scan by which a data file is committed because its name stands there."""
     kinds = (suffix, HOLD_SUFFIX, RESTATE_SUFFIX)
-    names = {
-        segment + kind_suffix: (kind, catalogue.unit_bits[unit])
+    width = len(catalogue.unit_names)
+    every_unit = (1 << width) - 1
+    # The three masks side by side in one number, so that a day is one sum: names are distinct.
+    bits = {
+        segment + kind_suffix: catalogue.unit_bits[unit] << kind * width
         for unit, segment in catalogue.unit_segments.items()
         for kind, kind_suffix in enumerate(kinds)
     }
 
     def scan_day(folder: str, found: Findings) -> list[int]:
-        masks = [0, 0, 0]
-        for entry in entries_of(folder):
-            known = names.get(entry.name)
-            if known is not None and entry.is_file(follow_symlinks=False):
-                kind, bit = known
-                masks[kind] |= bit
-            else:
-                found.add(entry.path)
-        return masks
+        entries = entries_of(folder)
+        names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        try:
+            total = sum(map(bits.__getitem__, names))
+        except KeyError:
+            names = []
+        if len(names) != len(entries):
+            total = _known(entries, bits, found)
+        return [total >> kind * width & every_unit for kind in range(len(kinds))]
 
     return scan_day
+
+
+def _known(entries: Iterable[os.DirEntry[str]], bits: Mapping[str, int], found: Findings) -> int:
+    """Return the bits of a day that has strangers, and report these."""
+    total = 0
+    for entry in entries:
+        if entry.name in bits and entry.is_file(follow_symlinks=False):
+            total |= bits[entry.name]
+        else:
+            found.add(entry.path)
+    return total
 
 
 def _scan_outer_folders(layout: Layout, catalogue: Catalogue, found: Findings) -> None:
@@ -137,12 +151,13 @@ def _scan_days(
     return kinds
 
 
-def entries_of(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield what stands in a folder; a folder that is not there has nothing in it."""
-    with translated("reading"):
-        try:
-            entries = os.scandir(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        with entries:
-            yield from entries
+def entries_of(folder: str) -> list[os.DirEntry[str]]:
+    """Return what stands in a folder; a folder that is not there has nothing in it."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        with translated("reading"):  # only here: entering it for each folder takes time
+            raise
