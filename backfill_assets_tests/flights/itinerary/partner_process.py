@@ -76,6 +76,8 @@ def running_partner(database: str, clock: Callable[[], datetime]) -> Iterator[Pa
             asyncio.run(_serve(wire, own, ports[1], database, clock))
 
         with child(serve) as process:
+            for one in (wire, own):
+                one.close()  # they are the partner's alone: once it is killed nothing listens
             yield Partner(process, *ports)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backfill_assets.core.operations import Outcome
 from backfill_assets.core.sagas import SagaStatus
 from backfill_assets_tests.flights.itinerary.endings import LATE, SAGA, check_rest
 from backfill_assets_tests.flights.itinerary.journeys import STEPS, World
@@ -131,6 +132,26 @@ def test_a_partner_that_is_stopped_answers_late_and_has_booked_once(world: World
     assert world.execute_at_partner("SELECT count(*) FROM hotels.stay") == [(1,)]
 
 
+def test_a_partner_that_is_down_for_a_moment_is_asked_again(world: World) -> None:
+    """Nothing listens there: nothing was sent, and that is no refusal."""
+    answering, world.partner.url = world.partner.url, "http://127.0.0.1:1"
+    sagas = world.sagas()
+    world.start(sagas)
+
+    def come_back() -> None:
+        world.partner.url = answering
+
+    world.hooks["second_hotel.do.before"] = [int, int, come_back]
+
+    assert sagas.run(SAGA, patience=LATE).status is SagaStatus.COMPLETED
+    trails = {trail.state.operation: trail for trail in sagas.case_file(SAGA).trails}
+    assert [str(a.outcome) for a in trails["second_hotel.do"].attempts] == [
+        Outcome.FAILED,
+        Outcome.FAILED,
+        Outcome.SUCCEEDED,
+    ]
+
+
 def test_a_partner_that_is_down_keeps_no_seat(world: World) -> None:
     sagas = world.sagas()
     world.start(sagas)
@@ -141,6 +162,7 @@ def test_a_partner_that_is_down_keeps_no_seat(world: World) -> None:
     assert sagas.run(SAGA, patience=LATE).status is SagaStatus.AWAITING_DECISION
     check_rest(world, sagas)
     assert world.applied(SAGA) == {"second_hotel"}
+    assert world.reached["second_hotel.undo.before"] == 10  # its budget: it is not given up early
 
 
 def die() -> None:
