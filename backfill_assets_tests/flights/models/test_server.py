@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from backfill_assets.flights.models.address import read_address
-from backfill_assets.flights.models.server import SERVICE, make_app, serve
+from backfill_assets.flights.models.server import SERVICE, make_app
 from backfill_assets.stores.http_calls import is_answering
 from backfill_assets.stores.http_replies import StoredReplies
+from backfill_assets.stores.http_serving import serve
 from backfill_assets.stores.postgres.ports import free_port
 from backfill_assets_tests.recovery.waiting import wait_for
 from backfill_assets_tests.stores.children import Child
