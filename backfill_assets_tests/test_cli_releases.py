@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backfill_assets import cli
+from backfill_assets.cli import releases as commands
 from backfill_assets_tests.resources.release_fixtures import world
 from backfill_assets_tests.resources.release_world import KEY, World
 from backfill_assets_tests.resources.small_project import DAY_1
@@ -34,8 +35,8 @@ def run(
 ) -> Callable[..., tuple[int, str, str]]:
     """``run("retract", …)`` as in a terminal: its exit code, and what it said."""
     releasing = world.releasing()
-    monkeypatch.setattr(cli, "project", lambda: world.project)
-    monkeypatch.setattr(cli, "releasing_of", lambda _project: releasing)
+    monkeypatch.setattr(commands, "project", lambda: world.project)
+    monkeypatch.setattr(commands, "releasing_of", lambda _project: releasing)
     monkeypatch.setenv("COLUMNS", "200")
 
     def command(*arguments: str) -> tuple[int, str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backfill_assets import cli
+from backfill_assets.cli import sagas as commands
 from backfill_assets.core.errors import NotAppliedError
 from backfill_assets.resources.saga_desk import SagaDesk
 from backfill_assets.stores.sagas.alerts import AlertDelivery
@@ -45,7 +46,7 @@ def run(
 ) -> Callable[..., tuple[int, str, str]]:
     """``run("list", …)`` as ``backfill-assets saga list …``: its exit code, and what it said."""
     project = replace(a_project(tmp_path / "store"), saga_desk=desk)
-    monkeypatch.setattr(cli, "project", lambda: project)
+    monkeypatch.setattr(commands, "project", lambda: project)
     monkeypatch.setenv("COLUMNS", "200")
 
     def command(*arguments: str) -> tuple[int, str, str]:
