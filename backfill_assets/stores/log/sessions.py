@@ -121,7 +121,7 @@ class Sessions:
         """Return whether an error goes by: a server that restarts, is full, or is away."""
         if isinstance(error, DatabaseRefusedError):
             # A server that is starting refuses too; one that never let us in means it.
-            return self._was_let_in or pq.PGconn.ping(self._url().encode()) is pq.Ping.REJECT
+            return self._was_let_in or pq.PGconn.ping(self._url().encode()) == pq.Ping.REJECT
         if isinstance(error, PostgresError):
             return isinstance(error, DatabaseUnreachableError)
         return error.sqlstate is None or error.sqlstate[:2] in PASSING_CLASSES

@@ -70,19 +70,26 @@ class World:
     _logs: list[IdempotencyLog] = field(default_factory=list)
 
     def log(
-        self, worker: str = "first", *, after: timedelta | None = None, url: str | None = None
+        self,
+        worker: str = "first",
+        *,
+        after: timedelta | None = None,
+        url: str | None = None,
+        sleep: Callable[[float], None] | None = None,
     ) -> IdempotencyLog:
         """Return a log of a worker.
 
         Args:
             after: Give it a clock of its own, so much later than the world's is now.
+            url: Where to connect, instead of the server itself.
+            sleep: Waits really, where something real is waited for.
         """
         clock = self.clock if after is None else Clock(self.clock.now + after)
         log = IdempotencyLog(
             lambda: url or self.url,
             worker=worker,
             clock=clock,
-            sleep=clock.sleep,
+            sleep=sleep or clock.sleep,
             chance=lambda: 0.0,
         )
         self._logs.append(log)
