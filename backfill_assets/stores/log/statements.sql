@@ -2,6 +2,15 @@
 -- keys, so that two batches never wait for each other in a circle. Time comes in: no statement
 -- asks the server for it.
 
+-- name: pin_plans
+-- Have this connection look every key up by the primary key, in the order in which keys are given:
+-- right for one key and for thousands, whatever the server believes about tables that it has not
+-- looked at for a while. A status that is compared by IS NOT DISTINCT FROM is so for the same
+-- reason: the index of what is open would be tempting, and it is where the dead rows are.
+SELECT set_config('enable_seqscan', 'off', false), set_config('enable_hashjoin', 'off', false),
+       set_config('enable_mergejoin', 'off', false),
+       set_config('plan_cache_mode', 'force_generic_plan', false);
+
 -- name: limit_idle
 -- Have the server end transactions of this connection in which nothing comes for so long.
 SELECT set_config('idle_in_transaction_session_timeout', %(milliseconds)s, false);
@@ -125,7 +134,7 @@ WITH done AS (
       FROM done
      WHERE log.idempotency_key = done.key AND log.operation_name = %(operation)s
        AND log.attempt = done.attempt AND log.claim_id = done.claim
-       AND log.status = 'PROCESSING' AND log.sealed_at IS NULL
+       AND log.status IS NOT DISTINCT FROM 'PROCESSING' AND log.sealed_at IS NULL
     RETURNING log.idempotency_key, log.attempt, done.digest
 ), ended AS (
     UPDATE idempotency_attempt AS own
@@ -163,7 +172,7 @@ WITH failed AS (
       FROM failed
      WHERE log.idempotency_key = failed.key AND log.operation_name = %(operation)s
        AND log.attempt = failed.attempt AND log.claim_id = failed.claim
-       AND log.status = 'PROCESSING'
+       AND log.status IS NOT DISTINCT FROM 'PROCESSING'
     RETURNING log.idempotency_key, log.attempt
 ), ended AS (
     UPDATE idempotency_attempt AS own
@@ -236,7 +245,7 @@ UPDATE idempotency_log AS log
   FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[])
     AS own (key, attempt, claim)
  WHERE log.idempotency_key = own.key AND log.operation_name = %(operation)s
-   AND log.attempt = own.attempt AND log.claim_id = own.claim AND log.status = 'PROCESSING'
+   AND log.attempt = own.attempt AND log.claim_id = own.claim AND log.status IS NOT DISTINCT FROM 'PROCESSING'
 RETURNING log.idempotency_key, log.attempt;
 
 -- name: settle

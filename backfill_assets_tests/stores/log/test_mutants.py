@@ -71,7 +71,7 @@ class Mutant:
 
 
 FENCE = """log.attempt = done.attempt AND log.claim_id = done.claim
-       AND log.status = 'PROCESSING' AND log.sealed_at IS NULL"""
+       AND log.status IS NOT DISTINCT FROM 'PROCESSING' AND log.sealed_at IS NULL"""
 RETURNED = "RETURNING log.idempotency_key, log.attempt, done.digest"
 IN_DOUBT = "log.in_doubt OR %(outcome)s = 'UNKNOWN'"
 
@@ -99,7 +99,7 @@ MUTANTS = {
     "no fence at failure": Mutant(
         "fail",
         "AND log.attempt = failed.attempt AND log.claim_id = failed.claim\n"
-        "       AND log.status = 'PROCESSING'",
+        "       AND log.status IS NOT DISTINCT FROM 'PROCESSING'",
         "",
         partial(
             test_late_attempts.test_a_late_failure_changes_nothing_and_its_reason_is_kept,
