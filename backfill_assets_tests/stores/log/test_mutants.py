@@ -72,7 +72,7 @@ class Mutant:
 
 FENCE = """log.attempt = done.attempt AND log.claim_id = done.claim
        AND log.status IS NOT DISTINCT FROM 'PROCESSING' AND log.sealed_at IS NULL"""
-RETURNED = "RETURNING log.idempotency_key, log.attempt, done.digest"
+RETURNED = "RETURNING log.idempotency_key, log.operation_name, log.attempt, done.digest"
 IN_DOUBT = "log.in_doubt OR %(outcome)s = 'UNKNOWN'"
 
 MUTANTS = {
@@ -207,7 +207,10 @@ def test_a_mutant_is_caught(world: World, name: str, monkeypatch: pytest.MonkeyP
     assert texts[mutant.statement].count(mutant.old) == 1
     texts[mutant.statement] = texts[mutant.statement].replace(mutant.old, mutant.new)
     if mutant.is_trusting:
-        texts["complete"] = texts["complete"].replace(RETURNED, RETURNED.replace("log.a", "done.a"))
+        assert RETURNED in texts["complete"]
+        texts["complete"] = texts["complete"].replace(
+            RETURNED, RETURNED.replace("log.att", "done.att")
+        )
     mutated = Statements("statements.sql", MappingProxyType(texts))
     monkeypatch.setattr(ledger, "_STATEMENTS", mutated)
 
