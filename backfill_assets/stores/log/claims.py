@@ -144,7 +144,8 @@ class Claims:
             return {}
         operation = _operation_of(attempts)
         retries = {
-            a: retry_at or self._retry_at(a, error, outcome, is_spent=is_spent) for a in attempts
+            a: retry_at or self._retry_at(a, error, outcome, is_spent=is_spent)
+            for a in _in_order(attempts)
         }
         owned = self._ledger.fail(
             operation, retries, error, outcome, given_back=0 if is_spent else 1

@@ -92,7 +92,7 @@ class Sessions:
             self._inherited.append(opened)
             opened = None
         if opened is None or opened.closed:
-            opened = self._open()
+            opened = self._open("pin_plans", {})
             self._local.connection, self._local.process = opened, os.getpid()
         return opened
 
@@ -104,11 +104,12 @@ class Sessions:
             idle_seconds: The server ends the transaction when nothing comes for so long: a process
                 that was stopped holds no rows for ever.
         """
-        with self._open() as connection:
-            milliseconds = max(int(idle_seconds * 1000), 1)
-            connection.execute(_STATEMENTS["limit_idle"], {"milliseconds": str(milliseconds)})
-            with connection.transaction():
-                yield connection
+        milliseconds = max(int(idle_seconds * 1000), 1)
+        with (
+            self._open("limit_idle", {"milliseconds": str(milliseconds)}) as connection,
+            connection.transaction(),
+        ):
+            yield connection
 
     def close(self) -> None:
         """Close this thread's connection; the next use opens another."""
@@ -126,7 +127,7 @@ class Sessions:
             return isinstance(error, DatabaseUnreachableError)
         return error.sqlstate is None or error.sqlstate[:2] in PASSING_CLASSES
 
-    def _open(self) -> psycopg.Connection:
+    def _open(self, setting: str, values: Mapping[str, Any]) -> psycopg.Connection:
         connection = connect(
             Target(
                 url=self._url(),
@@ -140,6 +141,7 @@ class Sessions:
             if not self._is_prepared:
                 prepare_schema(connection)
                 self._is_prepared = True
+            connection.execute(_STATEMENTS[setting], values)
         except BaseException:
             connection.close()
             raise

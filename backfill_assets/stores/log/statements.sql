@@ -2,6 +2,15 @@
 -- keys, so that two batches never wait for each other in a circle. Time comes in: no statement
 -- asks the server for it.
 
+-- name: pin_plans
+-- Have this connection look every key up by the primary key, in the order in which keys are given:
+-- right for one key and for thousands, whatever the server believes about tables that it has not
+-- looked at for a while. For the same reason an operation's name comes from a MATERIALIZED row, and
+-- a status is compared by IS NOT DISTINCT FROM: no other index is tempting then.
+SELECT set_config('enable_seqscan', 'off', false), set_config('enable_hashjoin', 'off', false),
+       set_config('enable_mergejoin', 'off', false),
+       set_config('plan_cache_mode', 'force_generic_plan', false);
+
 -- name: limit_idle
 -- Have the server end transactions of this connection in which nothing comes for so long.
 SELECT set_config('idle_in_transaction_session_timeout', %(milliseconds)s, false);
@@ -114,25 +123,26 @@ SELECT idempotency_key, attempt, claim_id, status
 -- name: complete
 -- Store the results of the attempts that still own their operations. No row for an attempt: another
 -- one owns its operation, or a seal; nothing of this one is stored.
-WITH done AS (
-    SELECT * FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[],
-                         %(results)s::text[], %(digests)s::text[])
-               AS done (key, attempt, claim, result, digest)
+WITH done AS MATERIALIZED (
+    SELECT %(operation)s::text AS operation, done.*
+      FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[],
+                  %(results)s::text[], %(digests)s::text[])
+        AS done (key, attempt, claim, result, digest)
 ), completed AS (
     UPDATE idempotency_log AS log
        SET status = 'COMPLETED', result = done.result::json, in_doubt = false,
            lease_until = NULL, retry_at = NULL, updated_at = %(now)s
       FROM done
-     WHERE log.idempotency_key = done.key AND log.operation_name = %(operation)s
+     WHERE log.idempotency_key = done.key AND log.operation_name = done.operation
        AND log.attempt = done.attempt AND log.claim_id = done.claim
-       AND log.status = 'PROCESSING' AND log.sealed_at IS NULL
-    RETURNING log.idempotency_key, log.attempt, done.digest
+       AND log.status IS NOT DISTINCT FROM 'PROCESSING' AND log.sealed_at IS NULL
+    RETURNING log.idempotency_key, log.operation_name, log.attempt, done.digest
 ), ended AS (
     UPDATE idempotency_attempt AS own
        SET outcome = 'SUCCEEDED', ended_at = %(now)s, result_digest = completed.digest
       FROM completed
      WHERE own.idempotency_key = completed.idempotency_key
-       AND own.operation_name = %(operation)s
+       AND own.operation_name = completed.operation_name
        AND own.attempt = completed.attempt
 )
 SELECT idempotency_key, attempt FROM completed;
@@ -151,27 +161,27 @@ SELECT own.idempotency_key, own.attempt
 -- name: fail
 -- End attempts that did not succeed and still own their operations. No row for an attempt: another
 -- one owns its operation, or a seal, and its row stays as it is.
-WITH failed AS (
-    SELECT * FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[],
-                         %(retries)s::timestamptz[])
-               AS failed (key, attempt, claim, retry_at)
+WITH failed AS MATERIALIZED (
+    SELECT %(operation)s::text AS operation, failed.*
+      FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[],
+                  %(retries)s::timestamptz[]) AS failed (key, attempt, claim, retry_at)
 ), ended_log AS (
     UPDATE idempotency_log AS log
        SET status = 'FAILED', in_doubt = log.in_doubt OR %(outcome)s = 'UNKNOWN',
            spent = log.spent - %(given_back)s, lease_until = NULL, retry_at = failed.retry_at,
            updated_at = %(now)s
       FROM failed
-     WHERE log.idempotency_key = failed.key AND log.operation_name = %(operation)s
+     WHERE log.idempotency_key = failed.key AND log.operation_name = failed.operation
        AND log.attempt = failed.attempt AND log.claim_id = failed.claim
-       AND log.status = 'PROCESSING'
-    RETURNING log.idempotency_key, log.attempt
+       AND log.status IS NOT DISTINCT FROM 'PROCESSING'
+    RETURNING log.idempotency_key, log.operation_name, log.attempt
 ), ended AS (
     UPDATE idempotency_attempt AS own
        SET outcome = %(outcome)s, ended_at = %(now)s, error_type = %(error_type)s,
            error_message = %(error_message)s, error_trace = %(error_trace)s
       FROM ended_log
      WHERE own.idempotency_key = ended_log.idempotency_key
-       AND own.operation_name = %(operation)s
+       AND own.operation_name = ended_log.operation_name
        AND own.attempt = ended_log.attempt
 )
 SELECT idempotency_key, attempt FROM ended_log;
@@ -231,12 +241,16 @@ SELECT late.idempotency_key, late.operation_name, late.attempt, late.worker, lat
 
 -- name: renew
 -- Give attempts that still own their operations a longer lease. No row for an attempt: it does not.
+WITH own AS MATERIALIZED (
+    SELECT %(operation)s::text AS operation, own.*
+      FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[])
+        AS own (key, attempt, claim)
+)
 UPDATE idempotency_log AS log
    SET lease_until = %(lease_until)s, updated_at = %(now)s
-  FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(claims)s::uuid[])
-    AS own (key, attempt, claim)
- WHERE log.idempotency_key = own.key AND log.operation_name = %(operation)s
-   AND log.attempt = own.attempt AND log.claim_id = own.claim AND log.status = 'PROCESSING'
+  FROM own
+ WHERE log.idempotency_key = own.key AND log.operation_name = own.operation
+   AND log.attempt = own.attempt AND log.claim_id = own.claim AND log.status IS NOT DISTINCT FROM 'PROCESSING'
 RETURNING log.idempotency_key, log.attempt;
 
 -- name: settle

@@ -47,6 +47,8 @@ def test_a_completion_is_disproved_only_for_the_attempt_that_was_looked_at(world
 
     # Somebody who looked before the third attempt completed says so only now.
     assert log.claim_many(FILE, {"k": 1}, disproved={"k": 1})["k"] == Done("new", 3)
+    # The statement itself asks as well: it may have completed since it was read.
+    assert log._ledger.disprove(FILE, {"k": 1}) == set()
     assert isinstance(log.claim_many(FILE, {"k": 1}, disproved={"k": 3})["k"], Claimed)
 
 
