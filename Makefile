@@ -15,7 +15,7 @@ up: $(VENV)/ready
 	@$(BIN)/backfill-assets up $(ARGS)
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 browser: $(VENV)/ready
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
