@@ -28,6 +28,7 @@ COMPARISONS = (
     "scan",
     "tick",
     "events",
+    "log",
     "memory",
     "growth",
     "startup",
