@@ -39,18 +39,27 @@ def temporary_folder(prefix: str = PREFIX) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+@contextmanager
+def running_server(folder: Path, *, durable: bool) -> Iterator[EmbeddedPostgres]:
+    """Yield a running server; the folder may go when this has ended."""
+    server = EmbeddedPostgres(folder, durable=durable)
+    server.ensure_running()
+    try:
+        yield server
+    finally:
+        server.leave()
+        # PostgreSQL's processes hold this lock, to the last of them.
+        with heritable(ServerFolder(folder).server_lock, timeout_seconds=STOP_SECONDS):
+            pass
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:
     """A running server of this session. It stops with it, also when pytest is killed."""
     with temporary_folder() as folder:
         sweep_dead_sessions(folder)
-        server = EmbeddedPostgres(folder, durable=False)
-        server.ensure_running()
-        yield server
-        server.leave()
-        # PostgreSQL's processes hold this lock: the folder goes after the last of them.
-        with heritable(ServerFolder(folder).server_lock, timeout_seconds=STOP_SECONDS):
-            pass
+        with running_server(folder, durable=False) as server:
+            yield server
 
 
 def sweep_dead_sessions(own: Path) -> None:

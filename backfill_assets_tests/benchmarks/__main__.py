@@ -10,10 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 from backfill_assets_tests.benchmarks import report
 from backfill_assets_tests.benchmarks.bench import Bench
-from backfill_assets_tests.postgres_fixtures import Workshop
+from backfill_assets_tests.postgres_fixtures import Workshop, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,12 +62,8 @@ def bench() -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="bench-", dir=RESULTS) as name:
         folder = Path(name)
         folder.chmod(0o755)  # the server's account must be able to enter
-        server = EmbeddedPostgres(folder / "postgres")
-        server.ensure_running()
-        try:
+        with running_server(folder / "postgres", durable=True) as server:
             yield Bench(folder, Workshop(server), results=RESULTS)
-        finally:
-            server.leave()
 
 
 if __name__ == "__main__":
