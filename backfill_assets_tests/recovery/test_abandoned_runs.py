@@ -11,6 +11,8 @@ import pytest
 
 from backfill_assets.flights.catalogue import FLIGHTS
 from backfill_assets.resources.abandoned_runs import fail_abandoned_runs, unfinished_runs
+from backfill_assets.resources.clock import RealClock
+from backfill_assets.resources.project import Project
 from backfill_assets.resources.run_requests import (
     RANGE_END_TAG,
     RANGE_START_TAG,
@@ -85,12 +87,14 @@ def test_a_run_that_moved_on_lately_is_left_alone(
     ids.append(instance.add_run(a_run(Status.STARTED, coverage_job_name(FLIGHTS))).run_id)
     records = unfinished_runs(instance, [FLIGHTS])
     now = datetime.now(UTC)
+    store = complete_product.store
+    project = Project(data_sets=[], store=store, clock=RealClock())
 
     def failed_after(seconds: float) -> set[str]:
         later = now + timedelta(seconds=seconds)
-        return set(fail_abandoned_runs(instance, complete_product.store, records, now=later))
+        return set(fail_abandoned_runs(instance, project, records, now=later))
 
     assert failed_after(50) == set()
-    with complete_product.store.attempt(ids[2]):  # a process works for this one
+    with store.attempt(ids[2]):  # a process works for this one
         assert failed_after(70) == set(ids) - {ids[2]}
     assert {r.dagster_run.run_id for r in unfinished_runs(instance, [FLIGHTS])} == {ids[2]}
