@@ -91,7 +91,7 @@ def day_scan_by_name(catalogue: Catalogue, suffix: str) -> DayScan:
         for kind, kind_suffix in enumerate(kinds)
     }
 
-    def scan_day(folder: str, found: Findings) -> list[int]:
+    def scan_day(folder: str, found: Findings) -> tuple[int, int, int]:
         entries = entries_of(folder)
         names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
         try:
@@ -100,7 +100,9 @@ def day_scan_by_name(catalogue: Catalogue, suffix: str) -> DayScan:
             names = []
         if len(names) != len(entries):
             total = _known(entries, bits, found)
-        return [total >> kind * width & every_unit for kind in range(len(kinds))]
+        if total <= every_unit:  # nearly always: no hold and no wish to restate
+            return total, 0, 0
+        return total & every_unit, total >> width & every_unit, total >> 2 * width
 
     return scan_day
 
