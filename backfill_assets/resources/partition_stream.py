@@ -22,7 +22,7 @@ from backfill_assets.core.source import FingerprintedSource
 from backfill_assets.stores.splitting import split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import date
 
     import pyarrow as pa
@@ -51,6 +51,7 @@ class PartitionStream:
         bounds: Where the run ends early; query seconds and files count here.
         asked_by_person: Whether what cannot be done now is an error: a person gets an answer, and
             the sensor's rectangles may lie over what is held or waits.
+        timer: Gives seconds, for the time that the source takes.
         committed: What the IO manager has committed so far.
         waiting: Partitions whose source is not ready.
         busy: Partitions that other runs are at work on.
@@ -65,6 +66,7 @@ class PartitionStream:
     bounds: Bounds
     asked_by_person: bool = True
     claims: RunClaims | None = None
+    timer: Callable[[], float] = time.monotonic
     committed: PartitionSet = field(init=False)
     waiting: PartitionSet = field(init=False)
     busy: PartitionSet = field(init=False)
@@ -199,7 +201,7 @@ class PartitionStream:
             for units in row.values():
                 mask |= units
         value_types = [query.value_type for query in self.queries if query.name in wanted.masks]
-        began = time.monotonic()
+        began = self.timer()
         if catalogue.look_back_days and isinstance(self.source, FingerprintedSource):
             # Before the rows: what changes in between is noticed later, never missed.
             self._fingerprints.update(self.source.fingerprints(days))
@@ -208,7 +210,7 @@ class PartitionStream:
                 self.queries[0].category, value_types, days, list(wanted.units(mask))
             )
         finally:
-            self._query_seconds += time.monotonic() - began  # a failing query takes time as well
+            self._query_seconds += self.timer() - began  # a failing query takes time as well
         queries = [q for q in catalogue.queries if q in self.queries and q.name in wanted.masks]
         return list(split(frame, queries, wanted))
 

@@ -18,7 +18,7 @@ from backfill_assets.core.errors import BackfillAssetsError
 from backfill_assets.core.partitions import parse_day
 from backfill_assets.flights.catalogue import FLIGHTS
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
-from backfill_assets.stores.files.attempts import FOLDER
+from backfill_assets.stores.files import attempts, documents
 from backfill_assets.stores.files.identity import NAME
 
 if TYPE_CHECKING:
@@ -112,11 +112,15 @@ class Watcher:
                 self.wrong.append(str(error))
 
 
+# What stands below a store's root besides the flights.
+ELSEWHERE = {attempts.FOLDER, documents.FOLDER, FLIGHT_MODELS.name}
+
+
 def stamps(root: Path) -> Iterator[tuple[str, Stamp]]:
     """Yield each file of the flights, and what would change if it were written again."""
     for folder, names, files in os.walk(root):
         if folder == str(root):
-            names[:] = [name for name in names if name not in {FOLDER, FLIGHT_MODELS.name}]
+            names[:] = [name for name in names if name not in ELSEWHERE]
         for name in files:
             if folder == str(root) and name == NAME:
                 continue

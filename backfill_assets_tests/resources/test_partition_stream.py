@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -205,27 +204,34 @@ def test_a_bound_on_files_ends_the_stream_after_the_group_in_hand(root: Path) ->
     stream.finish()
 
 
-def test_a_bound_on_query_seconds_ends_the_stream_after_the_group_in_hand(root: Path) -> None:
-    def take_time() -> None:
-        until = time.monotonic() + 0.02
-        while time.monotonic() < until:
-            pass
+class Stopwatch:
+    """A source's time: twenty seconds for each question."""
 
-    source = Shops(on_read=take_time)
-    stream = a_long_stream(root, source, Bounds(max_query_seconds=0.03))
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def advance(self) -> None:
+        self._seconds += 20
+
+    def seconds(self) -> float:
+        return self._seconds
+
+
+def test_a_bound_on_query_seconds_ends_the_stream_after_the_group_in_hand(root: Path) -> None:
+    clock = Stopwatch()
+    stream = a_long_stream(root, Shops(on_read=clock.advance), Bounds(max_query_seconds=30))
+    stream.timer = clock.seconds
     assert len(commit(stream)) == 2
     assert stream.stopped_by == "max_query_seconds"
     assert len(stream.left) == 180 + 58
 
 
 def test_failing_questions_take_time_too_and_are_bounded(root: Path) -> None:
-    def take_time() -> None:
-        until = time.monotonic() + 0.02
-        while time.monotonic() < until:
-            pass
-
-    source = Shops(on_read=take_time, failing={LAST_DAY - timedelta(days=n) for n in range(100)})
-    stream = a_long_stream(root, source, Bounds(max_query_seconds=0.05))
+    clock = Stopwatch()
+    failing = {LAST_DAY - timedelta(days=n) for n in range(100)}
+    source = Shops(on_read=clock.advance, failing=failing)
+    stream = a_long_stream(root, source, Bounds(max_query_seconds=50))
+    stream.timer = clock.seconds
     assert commit(stream) == []
     assert stream.stopped_by == "max_query_seconds"
     assert len(source.questions) == 3  # one for thirty days, and one each for two of them
