@@ -7,12 +7,11 @@ the database says that the first request is at work; a server that dies leaves n
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psycopg
-from psycopg import errors
 from psycopg.types.json import Jsonb
 
 from backfill_assets.stores.postgres.connections import Target, connect
@@ -139,9 +138,13 @@ class StoredReplies:
             remedy="Correct BACKFILL_DATABASE_URL, or allow the login",
         )
         connection = connect(target)
-        # Two threads may make the table in the same moment: one of them is told so.
-        with suppress(errors.DuplicateTable, errors.UniqueViolation):
-            connection.execute(_STATEMENTS["create"])
+        try:
+            with connection.transaction():
+                connection.execute(_STATEMENTS["lock"])
+                connection.execute(_STATEMENTS["create"])
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 

@@ -1,3 +1,7 @@
+-- name: lock
+-- One process at a time makes the table, until its transaction ends.
+SELECT pg_advisory_xact_lock(hashtextextended('backfill_assets.http_replies', 0));
+
 -- name: create
 -- What a server answered under which key. Who deletes a row allows its request to be done again.
 CREATE TABLE IF NOT EXISTS http_reply (

@@ -135,6 +135,21 @@ def test_of_many_at_once_one_is_done(hotel: Hotel) -> None:
     assert hotel.rooms == ["blue"]
 
 
+def test_many_at_once_may_make_the_table(database: str) -> None:
+    for _ in range(10):
+        with psycopg.connect(database) as connection:
+            connection.execute("DROP TABLE IF EXISTS http_reply")
+        with closing(StoredReplies(lambda: database, "hotel")) as replies:
+            together = threading.Barrier(8)
+
+            def ask(one: int, replies: StoredReplies = replies, together: Any = together) -> object:
+                together.wait(SECONDS)
+                return replies.answer(str(one), "", lambda _: Reply(201, one))
+
+            with ThreadPoolExecutor(8) as threads:
+                assert list(threads.map(ask, range(8))) == [Reply(201, one) for one in range(8)]
+
+
 def test_refusals_and_errors_leave_nothing_and_may_be_sent_again(hotel: Hotel) -> None:
     assert hotel.post(KEY, {"room": "none"}).status_code == 404
     assert hotel.post(KEY, {"room": "burning"}).status_code == 500
