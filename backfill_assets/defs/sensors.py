@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from backfill_assets.core.catalogue import Catalogue
+from backfill_assets.resources.pace import Pace
 from backfill_assets.resources.project import Project
 from backfill_assets.resources.tick import Tick
 
@@ -17,6 +18,7 @@ def missing_partitions_sensor(
     project: Project, catalogue: Catalogue, jobs: Sequence[Any]
 ) -> dg.SensorDefinition:
     """Return the sensor of one catalogue, running from the start."""
+    pace = Pace()
 
     @dg.sensor(
         name=f"{catalogue.name}_missing_partitions_sensor"
@@ -30,8 +32,16 @@ def missing_partitions_sensor(
             "first, then history backwards in batches."
         ),
     )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        tick = Tick(project, catalogue, context.instance, context.log)
-        return tick.evaluate(context.cursor)
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        if pace.rest_left > 0:
+            return dg.SkipReason(
+                "The last look was a long one and found nothing to launch; the next is in "
+                f"{pace.rest_left:.0f} s."
+            )
+        with pace.look():
+            found = Tick(project, catalogue, context.instance, context.log).evaluate(context.cursor)
+        if found.run_requests:
+            pace.go_on()
+        return found
 
     return sensor

@@ -1,7 +1,7 @@
 """Dagster's three processes and our servers, started, watched, restarted and stopped.
 
 A code server, the webserver and the daemon, which share the code server: the code is loaded once.
-The hotel partner comes up with them; the model server follows when models are trained.
+The hotel partner comes up after them; the model server follows when models are trained.
 Each has a session of its own, so that Ctrl-C in the terminal reaches them in our order only.
 """
 
@@ -70,8 +70,9 @@ class DagsterProcesses:
         self._children = [_Child(name, command) for name, command in self._commands(port).items()]
         ours = [sys.executable, "-m", "backfill_assets.cli"]
         self._children += [
-            _Child("hotel-partner", [*ours, "serve-hotel-partner"]),
-            # It would have nothing to serve: until models are trained the others get the machine.
+            # Nobody needs these at once, and while Dagster starts it gets the machine. The model
+            # server would have nothing to serve before models are trained.
+            _Child("hotel-partner", [*ours, "serve-hotel-partner"], waits_for=self._socket),
             _Child(
                 "model-server", [*ours, "serve-models"], waits_for=chosen.models / "current.json"
             ),

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from backfill_assets.core.source import Source
     from backfill_assets.stores.publishing_log import RunClaims
 
-# About 350 files a group for three units and four value types: one flush serves them all, and a
-# group is small enough to be held in memory whatever the length of the run.
-DAYS_PER_QUERY = 30
+# One flush serves a group: about a thousand files, if that takes no less and no more days than
+# these, so that it is small enough to be held in memory whatever the length of the run.
+GROUP_FILES = 1_000
+LEAST_DAYS = 30
+MOST_DAYS = 120
 
 Group = list[tuple["Partition", "pa.Table"]]
 
@@ -95,9 +97,8 @@ class PartitionStream:
 
     def _groups_of(self, work: PartitionSet) -> Iterator[Group]:
         days = work.days()
-        batches = deque(
-            days[first : first + DAYS_PER_QUERY] for first in range(0, len(days), DAYS_PER_QUERY)
-        )
+        size = days_of_a_group(len(work), len(days))
+        batches = deque(days[first : first + size] for first in range(0, len(days), size))
         while batches:
             self.stopped_by = self._bound_passed()
             if self.stopped_by is not None:
@@ -221,6 +222,12 @@ class PartitionStream:
         if limit_files is not None and self._files >= limit_files:
             return "max_files"
         return None
+
+
+def days_of_a_group(partitions: int, days: int) -> int:
+    """Return how many days one query reads, where so many partitions are spread over so many."""
+    wanted = round(GROUP_FILES * days / max(partitions, 1))
+    return min(max(wanted, LEAST_DAYS), MOST_DAYS)
 
 
 def _of_days(partitions: PartitionSet, days: Sequence[date]) -> PartitionSet:

@@ -63,7 +63,7 @@ class Project:
     publishing_log: PublishingLog | None = None
     bounds: Bounds = field(default_factory=Bounds)
     runs_in_flight: int = 2
-    tick_seconds: int = 10
+    tick_seconds: int = 4
     saga_desk: SagaDesk | None = None
     release_desk: ReleaseDesk | None = None
 

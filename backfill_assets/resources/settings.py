@@ -43,7 +43,7 @@ class Settings(BaseModel):
     clock: str = Field(
         "real", description="'real', a fixed instant, or 'INSTANT@SPEED' to replay from there."
     )
-    max_days: int = Field(120, gt=0, description="Days that one run takes up.")
+    max_days: int = Field(183, gt=0, description="Days that one run takes up.")
     max_partitions: int = Field(10_000, gt=0, description="Partitions that one run takes up.")
     max_query_seconds: float = Field(
         600, gt=0, description="Time in the source after which a run ends with the group in hand."
@@ -60,7 +60,9 @@ class Settings(BaseModel):
     hotel_partner_port: int = Field(
         0, ge=0, lt=1 << 16, description="Where the hotel partner listens; 0 is any free port."
     )
-    tick_seconds: int = Field(10, gt=0, description="Seconds between two ticks of the sensor.")
+    tick_seconds: int = Field(
+        4, gt=0, description="Least seconds between two ticks of a sensor; Dagster adds up to 5."
+    )
     alert_webhook: str | None = Field(
         None,
         repr=False,  # it may hold a token

@@ -107,7 +107,8 @@ class Tick:
             hints = replace(hints, newest_day=plan.latest_closed_day.isoformat())
         if not runs:
             hints = self._report_unreported(plan, hints)
-            if not requests:
+            # What waits for its source has nothing new to show, and the others get the cores.
+            if not requests and not waits:
                 hints = self._look_at_coverage(plan, hints, requests)
         return dg.SensorResult(
             run_requests=requests,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from backfill_assets.flights.source import FlightsSource
 from backfill_assets.resources.clock import FixedClock
-from backfill_assets.resources.partition_stream import DAYS_PER_QUERY
+from backfill_assets.resources.partition_stream import days_of_a_group
 from backfill_assets.resources.project import DataSet, Project
 from backfill_assets.stores.files.durability import Flusher
 from backfill_assets.stores.files.local import LocalPartitionStore
@@ -115,10 +115,11 @@ def loop_by_hand(root: Path, url: str, catalogue: Catalogue) -> None:
     source = FlightsSource(lambda: url)
     value_types = [value_type.name for value_type in catalogue.value_types]
     days = list(catalogue.days(catalogue.first_day, catalogue.latest_closed_day(NOW)))
+    size = days_of_a_group(len(days) * len(catalogue.units) * len(value_types), len(days))
     with closing(Flusher(str(root))) as flusher:
         for category in catalogue.categories:
-            for first in range(0, len(days), DAYS_PER_QUERY):
-                batch = days[first : first + DAYS_PER_QUERY]
+            for first in range(0, len(days), size):
+                batch = days[first : first + size]
                 rows = source.read(category.name, value_types, batch, catalogue.unit_names)
                 drafts = [
                     _write(root, day, unit, part, value_type)

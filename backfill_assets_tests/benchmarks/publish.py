@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backfill_assets.resources.partition_stream import DAYS_PER_QUERY
+from backfill_assets.resources.partition_stream import GROUP_FILES
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets_tests.benchmarks import work
 from backfill_assets_tests.benchmarks.measuring import Figure, each, faster, in_turns, within
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from backfill_assets.core.store import CommitRecord
     from backfill_assets_tests.benchmarks.bench import Bench
 
-# Files that the product flushes together: days of a query × 3 units × 4 value types.
-GROUP = DAYS_PER_QUERY * 12
 SAMPLE = 10  # flushing one by one takes minutes: only a tenth of the files is published so
 
 
@@ -74,8 +72,8 @@ def product(root: Path, partitions: list[Partition], record: CommitRecord, conte
     store = LocalPartitionStore(root, [catalogue])
     store.prepare()
     with store.attempt("bench") as attempt:
-        for first in range(0, len(partitions), GROUP):
-            for partition in partitions[first : first + GROUP]:
+        for first in range(0, len(partitions), GROUP_FILES):
+            for partition in partitions[first : first + GROUP_FILES]:
                 attempt.stage_file(partition, record, content, file_format="parquet")
             attempt.publish()
 

@@ -80,7 +80,7 @@ def test_there_is_an_asset_for_each_query_and_a_job_for_each_grid(root: Path) ->
 def test_the_sensor_runs_from_the_start_and_targets_every_grid(root: Path) -> None:
     sensor = build_definitions(a_project(root)).resolve_sensor_def("missing_partitions_sensor")
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
-    assert sensor.minimum_interval_seconds == 10
+    assert sensor.minimum_interval_seconds == 4
     assert {"shops_partitions", "shops_partitions_from_2024_03_03"} <= {
         target.job_name for target in sensor.targets
     }

@@ -115,7 +115,7 @@ def test_a_run_of_the_sensor_that_a_bound_ended_says_which_and_what_is_left(
 ) -> None:
     from backfill_assets.resources import partition_stream
 
-    monkeypatch.setattr(partition_stream, "DAYS_PER_QUERY", 2)
+    monkeypatch.setattr(partition_stream, "MOST_DAYS", 2)
     dagster = Dagster(a_project(root, bounds=Bounds(max_files=12)), instance)
     fill(dagster.project, days=[DAY_5])
     (request, _) = dagster.asks()

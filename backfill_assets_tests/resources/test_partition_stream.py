@@ -16,6 +16,7 @@ from backfill_assets.core.errors import (
     SourceNotReadyError,
 )
 from backfill_assets.core.partition_sets import PartitionSet
+from backfill_assets.resources import partition_stream
 from backfill_assets.resources.partition_stream import PartitionStream
 from backfill_assets_tests.resources.small_project import (
     DAY_1,
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 UNITS = ["Paris", "Lyon", "Nice"]
 LONG = a_catalogue(last_day=None)  # a year and more of days, for streams of many groups
 LAST_DAY = date(2024, 6, 8)  # 100 days
+
+
+@pytest.fixture(autouse=True)
+def _groups_of_thirty_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a hundred days be several groups."""
+    monkeypatch.setattr(partition_stream, "MOST_DAYS", 30)
 
 
 def a_stream(
@@ -117,6 +124,21 @@ def test_one_question_serves_all_units_and_value_types_of_thirty_days(root: Path
     assert [len(days) for days in asked] == [30, 30, 30, 10]
     assert list(itertools.chain(*asked)) == [LAST_DAY - timedelta(days=n) for n in range(100)]
     assert [len(group) for group in groups] == [180, 180, 180, 58]
+
+
+@pytest.mark.parametrize(
+    ("a_day", "days"),
+    [(1, 120), (8, 120), (10, 100), (12, 83), (30, 33), (100, 30), (1_000, 30)],
+)
+def test_a_group_is_about_a_thousand_files_within_its_bounds_of_days(
+    monkeypatch: pytest.MonkeyPatch, a_day: int, days: int
+) -> None:
+    monkeypatch.setattr(partition_stream, "MOST_DAYS", 120)
+    assert partition_stream.days_of_a_group(a_day * 365, 365) == days
+
+
+def test_nothing_has_a_group_too() -> None:
+    assert partition_stream.days_of_a_group(0, 0) == partition_stream.LEAST_DAYS
 
 
 def test_the_source_is_asked_only_for_what_is_missing(root: Path) -> None:

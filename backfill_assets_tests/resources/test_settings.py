@@ -33,9 +33,9 @@ def test_without_any_variable_everything_has_a_default() -> None:
     assert found.dagster_home == PROJECT / ".backfill" / "dagster"
     assert found.database_url is None
     assert (found.clock, found.file_format) == ("real", "parquet")
-    assert (found.runs_in_flight, found.tick_seconds) == (4, 10)
+    assert (found.runs_in_flight, found.tick_seconds) == (4, 4)
     assert found.bounds == Bounds(
-        max_days=120, max_partitions=10_000, max_query_seconds=600, max_files=20_000
+        max_days=183, max_partitions=10_000, max_query_seconds=600, max_files=20_000
     )
 
 

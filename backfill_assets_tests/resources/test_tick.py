@@ -14,6 +14,7 @@ from backfill_assets.core.catalogue import Category, Unit
 from backfill_assets.core.cycles import Bounds
 from backfill_assets.core.errors import StoreUnreadableError
 from backfill_assets.core.partitions import ColumnType
+from backfill_assets.resources import pace
 from backfill_assets.resources import tick as tick_module
 from backfill_assets.resources.run_requests import SENSOR_TAG, asset_key
 from backfill_assets.resources.tick import Hints
@@ -337,6 +338,22 @@ class TestCursor:
         dagster.cursor = '{"newest_day": "2099-01-01", "reported": "all of it"}'
         dagster.complete()
         assert len(committed(dagster.project)) == EXPECTED
+
+
+class TestRests:
+    def test_after_a_long_look_that_found_nothing_the_sensor_rests(
+        self, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pace, "LONG_LOOK_SECONDS", 0.0)
+        monkeypatch.setattr(pace, "RESTS", 1e9)
+        fill(dagster.project)
+        # On the way the coverage is looked at: what found something to launch has no rest.
+        assert dagster.settled() == NOTHING_MISSING
+        cursor = dagster.cursor
+        message = dagster.tick().skip_message
+        assert message is not None
+        assert message.startswith("The last look was a long one and found nothing to launch;")
+        assert dagster.cursor == cursor
 
 
 class TestDifferences:
