@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from backfill_assets.core.cycles import next_cycle
@@ -126,6 +127,7 @@ def _cycles(
         blocked = blocked | cycle.partitions
 
 
+@lru_cache(maxsize=16)  # the same until another day closes
 def expected_partitions(catalogue: Catalogue, latest_closed_day: date) -> PartitionSet:
     """Return every partition that should exist and whose day is closed."""
     oldest = catalogue.oldest_retained_day(latest_closed_day)

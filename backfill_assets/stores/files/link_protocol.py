@@ -36,6 +36,7 @@ class LinkProtocol:
     """The commit protocol of file systems with atomic links and renames."""
 
     name = "link"
+    names_say_all = True
     prove = staticmethod(prove_links_and_renames)
     end_attempt = staticmethod(attempts.rename_away)
     place_identity = staticmethod(identity.place_by_link)

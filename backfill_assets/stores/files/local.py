@@ -22,6 +22,7 @@ from backfill_assets.stores.files.attempts import AttemptFolder
 from backfill_assets.stores.files.documents import LocalDocuments
 from backfill_assets.stores.files.durability import Flusher, translated
 from backfill_assets.stores.files.layout import Layout, is_regular_file
+from backfill_assets.stores.files.looks import Looks
 from backfill_assets.stores.files.protocols import commit_protocol as protocol_called
 from backfill_assets.stores.files.publishing import LocalAttempt
 from backfill_assets.stores.formats import file_format as format_called
@@ -71,6 +72,7 @@ class LocalPartitionStore:
         self.documents = LocalDocuments(
             self.root, self._attempts, self._protocol, self._check_writable
         )
+        self._looks = Looks()
         self._is_proved = False
         self._fingerprints: dict[Partition, tuple[tuple[int, int], str | None]] = {}
 
@@ -98,10 +100,12 @@ class LocalPartitionStore:
     def scan(self, catalogue: Catalogue, *, within: PartitionSet | None = None) -> Inventory:
         """Return what stands in the store for one catalogue."""
         self._check_identity()
+        scan_day = self._protocol.day_scan(catalogue)
         with translated("reading"):
-            return scanning.scan(
-                self._layout, self._protocol.day_scan(catalogue), catalogue, within
-            )
+            if within is not None:
+                return scanning.scan_within(self._layout, scan_day, within)
+            looks = self._looks if self._protocol.names_say_all else None
+            return scanning.scan(self._layout, scan_day, catalogue, looks)
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[LocalAttempt]:

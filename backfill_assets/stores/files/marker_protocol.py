@@ -45,6 +45,7 @@ class MarkerProtocol:
     """The commit protocol of file systems without atomic links or renames."""
 
     name = "marker"
+    names_say_all = False
     prove = staticmethod(prove_markers)
     end_attempt = staticmethod(attempts.remove_lock)
     place_identity = staticmethod(identity.place_by_number)

@@ -30,6 +30,10 @@ class CommitProtocol(Protocol):
     def name(self) -> str:
         """What the identity of a store says."""
 
+    @property
+    def names_say_all(self) -> bool:
+        """Whether a day's names alone say what is committed, whatever is in the files."""
+
     def prove(self, root: Path, attempts: AttemptFolder) -> None:
         """Check on the store's own file system that the protocol holds there.
 

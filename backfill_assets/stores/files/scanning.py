@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from backfill_assets.core.partition_sets import PartitionSet
@@ -16,6 +17,7 @@ from backfill_assets.core.partitions import parse_day
 from backfill_assets.core.store import Inventory
 from backfill_assets.stores.files.durability import translated
 from backfill_assets.stores.files.layout import HOLD_SUFFIX, RESTATE_SUFFIX
+from backfill_assets.stores.files.looks import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.catalogue import Catalogue
     from backfill_assets.core.partitions import Query
     from backfill_assets.stores.files.layout import Layout
+    from backfill_assets.stores.files.looks import Looks, Masks
 
 STRANGERS_NAMED = 1_000  # enough for a person to see what they are; the rest is counted
 
@@ -50,33 +53,62 @@ class DayScan(Protocol):
 
 
 def scan(
-    layout: Layout, scan_day: DayScan, catalogue: Catalogue, within: PartitionSet | None = None
+    layout: Layout, scan_day: DayScan, catalogue: Catalogue, looks: Looks | None = None
 ) -> Inventory:
     """Return the committed and held partitions of a catalogue, and what else stands there.
 
     Args:
-        within: Look only at the queries and days of this set, and name no strangers.
+        looks: What earlier looks found, where a day's names say all.
     """
     found = Findings()
-    masks: list[dict[str, dict[date, int]]] = [{}, {}, {}]
-    if within is None:
-        _scan_outer_folders(layout, catalogue, found)
+    _scan_outer_folders(layout, catalogue, found)
+    masks: dict[str, Masks] = {}
     for query in catalogue.queries:
-        if within is None:
-            folders = _day_folders(layout, query, found)
-        else:
-            folders = ((d, layout.day_folder(query, d)) for d in within.masks.get(query.name, ()))
-        for kind, days in zip(masks, _scan_days(folders, scan_day, found), strict=True):
-            if days:
-                kind[query.name] = days
-    committed, held, restating = (PartitionSet(catalogue, kind) for kind in masks)
+        read = partial(_read, layout, scan_day, query, found)
+        folder = layout.version_folder(query)
+        masks[query.name] = read().masks if looks is None else looks.masks(folder, read)
+    committed, held, restating = _sets(catalogue, masks)
     return Inventory(
         committed=committed,
         held=held,
         restating=restating,
-        strangers=tuple(sorted(found.strangers)) if within is None else (),
-        strangers_count=found.count if within is None else 0,
+        strangers=tuple(sorted(found.strangers)),
+        strangers_count=found.count,
     )
+
+
+def scan_within(layout: Layout, scan_day: DayScan, within: PartitionSet) -> Inventory:
+    """Return what stands of the queries and days of a set; strangers are not named."""
+    found = Findings()
+    queries = [q for q in within.catalogue.queries if q.name in within.masks]
+    masks = {
+        query.name: _scan_days(
+            ((day, layout.day_folder(query, day)) for day in within.masks[query.name]),
+            scan_day,
+            found,
+        )
+        for query in queries
+    }
+    committed, held, restating = _sets(within.catalogue, masks)
+    return Inventory(
+        committed=committed, held=held, restating=restating, strangers=(), strangers_count=0
+    )
+
+
+def _read(layout: Layout, scan_day: DayScan, query: Query, found: Findings) -> Reading:
+    """Look at all days of a query."""
+    before = found.count
+    days = list(_day_folders(layout, query, found))
+    masks = _scan_days(days, scan_day, found)
+    folders = [layout.version_folder(query), *(folder for _, folder in days)]
+    return Reading(masks, folders, has_strangers=found.count > before)
+
+
+def _sets(catalogue: Catalogue, masks: Mapping[str, Masks]) -> Iterator[PartitionSet]:
+    """Yield the sets of what is committed, held, and to be restated."""
+    for kind in range(3):
+        of_kind = {name: kinds[kind] for name, kinds in masks.items() if kinds[kind]}
+        yield PartitionSet(catalogue, of_kind)
 
 
 def day_scan_by_name(catalogue: Catalogue, suffix: str) -> DayScan:
@@ -141,11 +173,9 @@ def _day_folders(layout: Layout, query: Query, found: Findings) -> Iterator[tupl
             yield day, entry.path
 
 
-def _scan_days(
-    folders: Iterable[tuple[date, str]], scan_day: DayScan, found: Findings
-) -> tuple[dict[date, int], ...]:
+def _scan_days(folders: Iterable[tuple[date, str]], scan_day: DayScan, found: Findings) -> Masks:
     """Return the units with a file, with a hold and with a wish to be restated, of each day."""
-    kinds: tuple[dict[date, int], ...] = ({}, {}, {})
+    kinds: Masks = ({}, {}, {})
     for day, folder in folders:
         for days, mask in zip(kinds, scan_day(folder, found), strict=True):
             if mask:
