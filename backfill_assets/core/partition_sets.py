@@ -122,14 +122,14 @@ class PartitionSet:
         return sum(mask.bit_count() for mask in self.masks.get(query.name, {}).values())
 
 
-# What is the same on both sides, as nearly always, is told apart at a glance.
+# What is the same on both sides, as nearly always, is told at a glance, and shared.
 def _intersection(days: Mapping[date, int], others: Mapping[date, int]) -> Mapping[date, int]:
-    if days == others:
-        return days
+    if days is others or days == others:
+        return others
     return {day: both for day, mask in days.items() if (both := mask & others.get(day, 0))}
 
 
 def _difference(days: Mapping[date, int], taken: Mapping[date, int]) -> Mapping[date, int]:
-    if days == taken:
+    if days is taken or days == taken:
         return {}
     return {day: left for day, mask in days.items() if (left := mask & ~taken.get(day, 0))}

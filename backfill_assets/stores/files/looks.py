@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ FULL_SECONDS = 600.0  # a full look at least so often, whatever the times say
 
 Masks = tuple[dict["date", int], ...]  # by kind: committed, held, to be restated
 _Times = list[tuple[int, int, int, int]]
+_IDENTITY_AND_TIMES = attrgetter("st_dev", "st_ino", "st_mtime_ns", "st_ctime_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    reading: Reading
+    masks: Masks
+    folders: list[bytes]
     times: _Times | None  # of the folders, taken before they were read
     times_met_at: float
     read_at: float
@@ -71,10 +74,10 @@ class Looks:
         last = self._last.get(days_folder)
         now = self.clock()
         # Most processes look once: the first look takes no times.
-        times = None if last is None else _times(last.reading.folders)
+        times = None if last is None else _times(last.folders)
         is_same = last is not None and times is not None and times == last.times
         if last is not None and is_same and last.is_settled and now - last.read_at < FULL_SECONDS:
-            return last.reading.masks
+            return last.masks
         reading = read()
         if reading.has_strangers:
             self._last.pop(days_folder, None)
@@ -90,16 +93,15 @@ def _look(reading: Reading, before: _Look | None, times: _Times | None, now: flo
         before: The look before, where it met the same times.
     """
     met_at = now if before is None else before.times_met_at
+    folders = [os.fsencode(folder) for folder in reading.folders]
     # What changes while a clock stands still has stopped changing when it has moved on.
-    return _Look(reading, times, met_at, now, is_settled=now - met_at > SETTLE_SECONDS)
+    is_settled = now - met_at > SETTLE_SECONDS
+    return _Look(reading.masks, folders, times, met_at, now, is_settled)
 
 
-def _times(folders: Sequence[str]) -> _Times | None:
+def _times(folders: Sequence[bytes]) -> _Times | None:
     """Return which folders stand there and when they changed, or None where one is gone."""
     try:
-        return [
-            (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
-            for found in map(os.stat, folders)
-        ]
+        return list(map(_IDENTITY_AND_TIMES, map(os.stat, folders)))
     except OSError:
         return None  # reading says what it means
