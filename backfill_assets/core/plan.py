@@ -171,6 +171,7 @@ def make_plan(
     expected = expected_partitions(catalogue, latest)
     held_now = held & expected
     committed = (present & expected) - held_now
+    early_or_unexpected = present - expected
     missing = expected - committed - held_now
     nothing = PartitionSet.empty(catalogue)
     restating = committed & (wished or nothing)
@@ -189,5 +190,5 @@ def make_plan(
         backing_off=(missing | stale) & (backing_off or nothing),
         stale=stale,
         restating=restating,
-        unexpected=present - expected - _expected_later(catalogue, present, latest),
+        unexpected=early_or_unexpected - _expected_later(catalogue, early_or_unexpected, latest),
     )
