@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +184,31 @@ class TestResults:
             on_progress=lambda *_: seen.append(helpers_of(os.getpid())),
         )
         assert [len(pids) for pids in seen] == [2] * 7 + [0]
+
+    def test_a_helper_hands_large_files_over_one_by_one_and_small_ones_together(
+        self, mixed: Path
+    ) -> None:
+        """So it never keeps more than one large file."""
+        sold = mixed / "shops/article/sold/v1"
+        batch = [
+            (
+                str(sold / f"2024-03-0{day}/{unit}.parquet"),
+                PARIS.query,
+                date(2024, 3, day),
+                unit,
+                to,
+            )
+            for day, unit, to in (
+                (5, "Paris", "parquet"),
+                (4, "Lyon", "parquet"),
+                (4, "Paris", "parquet"),
+                (2, "Paris", "parquet"),
+                (4, "Lyon", None),
+                (5, "Nice", "parquet"),
+            )
+        ]
+        assert [len(frame) for frame in checkers._frames(batch)] == [2, 1, 3]
+        assert [len(frame) for frame in checkers._frames([])] == []
 
 
 class TestDeaths:
