@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Answer = CheckedFile | str
     Answers = Callable[[Iterable["Question"]], Iterator[Answer]]
 
-WORTH_STARTING = 2_000  # files; a process takes 0.3 s of a core to start, 1,000 files as much
+WORTH_STARTING = 2_000  # files; two processes take as long to start as to check a thousand
 MOST_PROCESSES = 4  # so many keep the one busy that commits
 BATCH_FILES = 50  # 10 to 20 ms of work
 BATCHES_AHEAD = 8  # for each process, so that it goes on while a group is flushed
