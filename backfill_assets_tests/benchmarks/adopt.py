@@ -45,7 +45,7 @@ def run(bench: Bench) -> list[Figure]:
             ),
             "copy, foreign": lambda: copy(bench.new_folder("copy"), foreign),
         },
-        rounds=1 if bench.small else 3,
+        rounds=1 if bench.small else 2,
     )
     return [
         Figure(
