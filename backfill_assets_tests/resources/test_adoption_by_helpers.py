@@ -19,6 +19,7 @@ import pytest
 
 from backfill_assets.core.closing import ClosingPolicy
 from backfill_assets.core.errors import HelperDiedError
+from backfill_assets.core.partitions import Partition
 from backfill_assets.resources import adoption
 from backfill_assets.resources.adoption import adopt
 from backfill_assets.resources.project import Project
@@ -238,6 +239,21 @@ class TestDeaths:
             adopt(a_project(root), history)
         assert helpers_of(os.getpid()) == []
         assert capfd.readouterr().err == ""
+
+    def test_a_helper_that_cannot_read_what_it_is_asked_is_an_error_and_says_why(
+        self, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        class Unreadable:
+            def __reduce__(self) -> Any:
+                return int, ("nothing",)
+
+        question = checkers.Question("a.parquet", Partition(Unreadable(), DAY_5, "Paris"), None)  # type: ignore[arg-type]
+        with (
+            checkers.checkers(1) as checked,
+            pytest.raises(HelperDiedError, match=r"ended with exit code 1, at a\.parquet"),
+        ):
+            list(checked([question]))
+        assert "invalid literal for int" in capfd.readouterr().err
 
     @pytest.mark.parametrize("done", [0, 21])
     def test_killed_while_helpers_work_none_of_them_stays_and_repeating_completes_it(

@@ -18,9 +18,10 @@ import traceback
 from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 from queue import SimpleQueue
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from backfill_assets.core.errors import CorruptPartitionError, HelperDiedError, SourceError
 from backfill_assets.core.partitions import Partition
@@ -194,25 +195,33 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not print among the answers
     batches: SimpleQueue[list[Any]] = SimpleQueue()
-    threading.Thread(target=_listen, args=(batches,), daemon=True).start()
+    listening = partial(_listen, batches)
+    threading.Thread(target=_for_life, args=(listening,), daemon=True).start()
+    _for_life(partial(_speak, batches, answers))
+
+
+def _for_life(act: Callable[[], NoReturn]) -> NoReturn:
+    """Act until that fails, and end this process at once, whatever else is at work in it."""
     try:
-        while True:
-            for frame in _frames(batches.get()):
-                pickle.dump(frame, answers)
-                answers.flush()
-    except BrokenPipeError:
+        act()
+    except (EOFError, BrokenPipeError, pickle.UnpicklingError):
         os._exit(0)  # nobody asks any more
     except BaseException:  # noqa: BLE001 - whatever it is, the one that asks says that this ended
         traceback.print_exc()
-        os._exit(1)  # at once: the thread waits for questions, and an orderly end for the thread
+        os._exit(1)
 
 
-def _listen(batches: SimpleQueue[list[Any]]) -> None:
-    """Take every batch at once, so that who asks never waits; end this process with the pipe."""
-    with suppress(EOFError, pickle.UnpicklingError):
-        while True:
-            batches.put(pickle.load(sys.stdin.buffer))  # noqa: S301 - our own process wrote it
-    os._exit(0)  # at once, whatever is at work: nobody wants it any more
+def _listen(batches: SimpleQueue[list[Any]]) -> NoReturn:
+    """Take every batch at once, so that who asks never waits."""
+    while True:
+        batches.put(pickle.load(sys.stdin.buffer))  # noqa: S301 - our own process wrote it
+
+
+def _speak(batches: SimpleQueue[list[Any]], answers: IO[bytes]) -> NoReturn:
+    while True:
+        for frame in _frames(batches.get()):
+            pickle.dump(frame, answers)
+            answers.flush()
 
 
 def _frames(batch: list[Any]) -> Iterator[list[Any]]:
