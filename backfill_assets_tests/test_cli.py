@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from datetime import date
+import time
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -19,6 +22,7 @@ from backfill_assets.core.partitions import ColumnType
 from backfill_assets.defs import bindings
 from backfill_assets.flights.catalogue import FLIGHTS
 from backfill_assets.resources import settings as settings_module
+from backfill_assets.stores.files import checkers
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets.stores.tables import arrow_type
 
@@ -475,6 +479,35 @@ class TestAdopting:
         assert (told["adopted"], told["stood_already"], told["dry_run"]) == (47, 0, False)
         assert [Path(refusal["path"]).name for refusal in told["refused"]] == ["JFK.parquet"]
         assert store.exists()
+
+    def test_ctrl_c_ends_it_and_its_helpers_without_a_traceback(
+        self, environment: dict[str, str], store: LocalPartitionStore, tmp_path: Path
+    ) -> None:
+        tree = LocalPartitionStore(tmp_path / "tree", [FLIGHTS])
+        tree.prepare()
+        publish(tree, *(date(2013, 1, 1) + timedelta(days=number) for number in range(90)))
+        helpers = checkers.processes_for(90 * 24)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "backfill_assets.cli", "adopt", str(tree.root)],
+            env=os.environ | environment | {"BACKFILL_CLOCK": "2013-05-01T12:00:00-05:00"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a terminal interrupts the whole group that is in front
+            text=True,
+        )
+        with process:
+            known = psutil.Process(process.pid)
+            deadline = time.monotonic() + 120
+            while len(started := known.children()) < helpers or not store.is_alive("adopt"):
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, sentence(err)) == (130, "", "")
+        # One that was only just being started finds by itself that nobody asks.
+        assert psutil.wait_procs(started, timeout=60)[1] == []
+        assert not store.is_alive("adopt")
 
     @pytest.mark.usefixtures("store")
     def test_a_name_in_no_known_encoding_is_shown_as_far_as_it_can_be(

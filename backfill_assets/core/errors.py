@@ -49,6 +49,10 @@ class PartitionsRefusedError(BackfillAssetsError):
     """A run was asked for open or held partitions; the others are committed."""
 
 
+class HelperDiedError(BackfillAssetsError):
+    """A process that worked for this one ended by itself; what it was asked for was not done."""
+
+
 class OperationError(BackfillAssetsError):
     """Base of what the idempotency log refuses, or cannot know."""
 

@@ -98,13 +98,13 @@ class Attempt(Protocol[TableT_contra]):
         """
 
     def stage_file(
-        self, partition: Partition, record: CommitRecord, content: bytes, *, file_format: str
-    ) -> bool:
-        """Stage a whole file as it is, where it is of the store's own format; or return False.
+        self, partition: Partition, record: CommitRecord, content: bytes | memoryview
+    ) -> None:
+        """Stage a whole file as it is.
 
         Args:
             record: What the file says about itself; the caller has checked that it is true.
-            file_format: Of the file.
+            content: Of the store's own format.
 
         Raises:
             StaleAttemptError: the attempt was revoked.
@@ -150,6 +150,10 @@ class Documents(Protocol):
 
 class PartitionStore(Protocol[TableT]):
     """Committed files, and the only one to know their paths."""
+
+    @property
+    def file_format(self) -> str:
+        """What its files are, as the settings name it."""
 
     @property
     def documents(self) -> Documents:

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from backfill_assets.core.errors import (
-    CorruptPartitionError,
-    PublishRefusedError,
-    SettingsError,
-    SourceError,
-)
+from backfill_assets.core.errors import CorruptPartitionError, PublishRefusedError, SettingsError
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.plan import State, make_plan
-from backfill_assets.stores.files.adopting import Refusal, check, read_tree
+from backfill_assets.stores.files.adopting import Refusal, read_tree
+from backfill_assets.stores.files.checkers import Question, answer_to, checkers, processes_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from backfill_assets.core.catalogue import Catalogue
     from backfill_assets.core.plan import Plan
     from backfill_assets.core.store import Attempt, CommitRecord
     from backfill_assets.resources.project import Project
-    from backfill_assets.stores.files.adopting import CheckedFile, FoundFile
+    from backfill_assets.stores.files.adopting import FoundFile
+    from backfill_assets.stores.files.checkers import Answer, Answers
+    from backfill_assets.stores.files.checking import CheckedFile
 
     _Staged = tuple[FoundFile, CommitRecord]
 
@@ -92,11 +91,14 @@ def adopt(
     outcome = Adoption(refused=tree.refused)
     if not dry_run:
         project.store.sweep()  # what an adoption that was killed left behind
-    with nullcontext() if dry_run else project.store.attempt("adopt") as attempt:
+    with (
+        nullcontext() if dry_run else project.store.attempt("adopt") as attempt,
+        checkers(processes_for(len(tree.files))) as checked,
+    ):
         for catalogue in project.catalogues:
-            files = [f for f in tree.files if f.partition.query.catalogue == catalogue.name]
             adopter = _Adopter(project, _plan(project, catalogue), attempt, outcome)
-            for group in _groups(catalogue, files):
+            files = [f for f in tree.files if f.partition.query.catalogue == catalogue.name]
+            for group in adopter.groups(_in_order(catalogue, files), checked):
                 on_progress(outcome.done, count)
                 adopter.adopt(group)
     on_progress(outcome.done, count)
@@ -115,44 +117,67 @@ class _Adopter:
         self._attempt = attempt
         self._outcome = outcome
 
-    def adopt(self, group: Sequence[FoundFile]) -> None:
-        """Check the files of a group, and publish those that are missing together."""
+    def groups(
+        self, files: Iterable[FoundFile], checked: Answers
+    ) -> Iterator[Iterator[tuple[FoundFile, Answer]]]:
+        """Refuse what is not expected, and yield groups of the others, checked as they are taken.
+
+        A group must be taken to its end before the next.
+        """
+        expected = [found for found in files if self._is_expected(found)]
+        answers = zip(expected, checked(map(self._question, expected)), strict=True)
+        for _ in range(0, len(expected), GROUP_FILES):
+            yield islice(answers, GROUP_FILES)
+
+    def adopt(self, group: Iterable[tuple[FoundFile, Answer]]) -> None:
+        """Take a group of checked files in: those that are missing are published together."""
         staged: list[_Staged] = []
         size = 0
-        for found in group:
-            file = self._checked(found)
-            if file is None or not self._is_missing(file.found, file.record):
+        for found, answer in group:
+            file = self._wanted(found, answer)
+            if file is None:
                 continue
-            if self._attempt is None:
+            if self._attempt is None or file.content is None:
                 self._outcome.adopted += 1
                 continue
-            _stage(self._attempt, file)
+            self._attempt.stage_file(found.partition, file.record, file.content)
             staged.append((found, file.record))  # not its rows: a group may be of large files
-            size += file.size
+            size += len(file.content)
             if size >= GROUP_BYTES:
                 self._publish(self._attempt, staged)
                 staged, size = [], 0
         if self._attempt is not None:
             self._publish(self._attempt, staged)
 
-    def _checked(self, found: FoundFile) -> CheckedFile | None:
-        """Return a file that may be taken in, or refuse it."""
-        partition = found.partition
-        if partition not in self._plan.expected or partition in self._plan.held:
-            state, reason = self._plan.explain(partition)
-            if state is State.HELD:
-                reason = self._store.hold_reason(partition) or reason
-            self._refuse(found, f"{partition} is {state}: {reason}")
+    def _wanted(self, found: FoundFile, answer: Answer) -> CheckedFile | None:
+        """Return a file that is to be taken in, or say what becomes of it otherwise."""
+        if isinstance(answer, str):
+            self._refuse(found, answer)
             return None
-        try:
-            return check(found)
-        except (CorruptPartitionError, SourceError) as error:
-            self._refuse(found, str(error))
-            return None
-
-    def _is_missing(self, found: FoundFile, record: CommitRecord) -> bool:
         is_missing = found.partition in self._plan.missing
-        return is_missing or not self._is_settled(found, record)
+        if not is_missing and self._is_settled(found, answer.record):
+            return None
+        if self._attempt is not None and answer.content is None:
+            # What stood when it was asked about is gone since: now its content is wanted.
+            question = Question(found.path, found.partition, self._store.file_format)
+            return self._wanted(found, answer_to(question))
+        return answer
+
+    def _is_expected(self, found: FoundFile) -> bool:
+        """Return whether a partition may be taken in, or refuse its file."""
+        partition = found.partition
+        if partition in self._plan.expected and partition not in self._plan.held:
+            return True
+        state, reason = self._plan.explain(partition)
+        if state is State.HELD:
+            reason = self._store.hold_reason(partition) or reason
+        self._refuse(found, f"{partition} is {state}: {reason}")
+        return False
+
+    def _question(self, found: FoundFile) -> Question:
+        is_wanted = self._attempt is not None and found.partition in self._plan.missing
+        to_format = self._store.file_format if is_wanted else None
+        return Question(found.path, found.partition, to_format)
 
     def _publish(self, attempt: Attempt[Any], staged: Sequence[_Staged]) -> None:
         told: list[str] = []
@@ -197,13 +222,6 @@ class _Adopter:
         self._outcome.refused.append(Refusal(found.path, reason))
 
 
-def _stage(attempt: Attempt[Any], file: CheckedFile) -> None:
-    partition, record, content = file.found.partition, file.record, file.content
-    # A file that this project wrote is copied as it is: twice as fast as writing it anew.
-    if content is None or not attempt.stage_file(partition, record, content, file_format="parquet"):
-        attempt.stage(partition, file.table, source=record.source)
-
-
 def _plan(project: Project, catalogue: Catalogue) -> Plan:
     """Return the plan of a store, also of one that is yet to be begun."""
     if project.store.exists():
@@ -213,8 +231,8 @@ def _plan(project: Project, catalogue: Catalogue) -> Plan:
     return make_plan(catalogue, present=nothing, held=nothing, in_flight=nothing, now=now)
 
 
-def _groups(catalogue: Catalogue, files: Sequence[FoundFile]) -> Iterator[Sequence[FoundFile]]:
-    """Yield the files in groups: newest day first, then in catalogue order."""
+def _in_order(catalogue: Catalogue, files: Iterable[FoundFile]) -> list[FoundFile]:
+    """Return files with the newest day first, then in catalogue order."""
     places = {name: place for place, name in enumerate(catalogue.queries_by_name)}
 
     def order(found: FoundFile) -> tuple[int, int, int]:
@@ -222,6 +240,4 @@ def _groups(catalogue: Catalogue, files: Sequence[FoundFile]) -> Iterator[Sequen
         bit = catalogue.unit_bits[partition.unit]
         return -partition.day.toordinal(), places[partition.query.name], bit
 
-    ordered = sorted(files, key=order)
-    for first in range(0, len(ordered), GROUP_FILES):
-        yield ordered[first : first + GROUP_FILES]
+    return sorted(files, key=order)

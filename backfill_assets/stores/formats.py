@@ -144,7 +144,7 @@ def _record_text(record: CommitRecord) -> str:
     return json.dumps(_record_fields(record), separators=(",", ":"))
 
 
-def parse_record(path: Path, text: bytes) -> CommitRecord:
+def parse_record(path: Path | str, text: bytes) -> CommitRecord:
     """Return the commit record that a file carries.
 
     Raises:

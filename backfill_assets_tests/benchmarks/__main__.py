@@ -24,6 +24,7 @@ COMPARISONS = (
     "year",
     "library",
     "publish",
+    "adopt",
     "scan",
     "tick",
     "events",

@@ -74,7 +74,7 @@ def product(root: Path, partitions: list[Partition], record: CommitRecord, conte
     with store.attempt("bench") as attempt:
         for first in range(0, len(partitions), GROUP_FILES):
             for partition in partitions[first : first + GROUP_FILES]:
-                attempt.stage_file(partition, record, content, file_format="parquet")
+                attempt.stage_file(partition, record, content)
             attempt.publish()
 
 

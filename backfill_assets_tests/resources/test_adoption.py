@@ -666,6 +666,33 @@ class TestRepeating:
         assert "is not ours to touch" in told["Nice.parquet"]
         assert values(project, lyon) == [3, 4]
 
+    @pytest.mark.parametrize("is_damaged", [False, True])
+    def test_what_stood_when_it_was_planned_and_is_gone_when_it_is_looked_at_is_taken_in(
+        self, project: Project, tree: Path, *, is_damaged: bool
+    ) -> None:
+        """Or its file in the tree is damaged meanwhile, and is refused."""
+        path = write(tree / f"{PLACE}.parquet", rows())
+        adopt(project, tree)
+        place = Path(project.store.location(PARIS))
+        stood = place.read_bytes()
+        records = project.store.records
+
+        def gone(partitions: Any) -> Any:
+            place.unlink(missing_ok=True)
+            if is_damaged:
+                path.write_bytes(b"damaged")
+            return records(partitions)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(project.store, "records", gone)
+            outcome = adopt(project, tree)
+        if is_damaged:
+            assert (outcome.adopted, len(outcome.refused)) == (0, 1)
+            assert not place.exists()
+        else:
+            assert (outcome.adopted, outcome.refused) == (1, [])
+            assert place.read_bytes() == stood
+
     def test_an_adoption_that_is_broken_off_has_taken_in_the_newest_and_goes_on_when_repeated(
         self, project: Project, history: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

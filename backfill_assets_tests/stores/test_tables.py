@@ -163,14 +163,28 @@ def test_a_row_of_another_unit_is_refused_by_name() -> None:
         conform(JFK, frame)
 
 
-def test_a_table_of_the_right_schema_is_looked_at_all_the_same() -> None:
-    of_lga = pa.table(
-        {"date": [DAY], "unit": ["LGA"], "carrier": ["AA"], "value": [1]},
-        schema=schema_of(JFK.query),
-    )
+@pytest.mark.parametrize("units", [["LGA"], ["LGA", "JFK"], ["JFK", "JFK", "LGA"], ["JFK", None]])
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_table_of_the_right_schema_is_looked_at_all_the_same(
+    units: list[str | None], chunks: int
+) -> None:
+    count = len(units)
+    columns = {"date": [DAY], "unit": ["JFK"], "carrier": ["AA"], "value": [1]}
+    own = pa.table(columns, schema=schema_of(JFK.query))
+    columns = {name: values * count for name, values in columns.items()} | {"unit": units}
+    other = pa.table(columns, schema=schema_of(JFK.query))
 
-    with pytest.raises(SourceError, match="a row has unit 'LGA'"):
-        conform(JFK, of_lga)
+    with pytest.raises(SourceError, match=r"a row has unit ('LGA'|None)"):
+        conform(JFK, pa.concat_tables([own] * (chunks - 1) + [other]))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_a_table_of_the_right_schema_is_taken_as_it_is(count: int) -> None:
+    columns = {"date": [DAY], "unit": ["JFK"], "carrier": ["AA"], "value": [1]}
+    columns = {name: values * count for name, values in columns.items()}
+    table = pa.table(columns, schema=schema_of(JFK.query))
+
+    assert conform(JFK, table) is table
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,20 @@
-"""Files that somebody else laid out as this store does: finding them in a tree, and checking them.
+"""Files that somebody else laid out as this store does: finding them in a tree.
 
 ``[catalogue/]category/value_type/[v1/]YYYY-MM-DD/unit.parquet`` or ``.json``, or what markers
-commit. Trees are only read.
+commit. Trees are only read; ``checking`` says which files may be taken in.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from backfill_assets.core.errors import CorruptPartitionError, SourceError
 from backfill_assets.core.partitions import Partition, parse_day
 from backfill_assets.stores.files import attempts, documents, identity
 from backfill_assets.stores.files.layout import HOLD_SUFFIX, MARKER_SUFFIX
 from backfill_assets.stores.files.markers import committed_in, parse_name
-from backfill_assets.stores.formats import RECORD_KEY, UNREADABLE, parse_record
-from backfill_assets.stores.tables import conform, record_of, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +22,6 @@ if TYPE_CHECKING:
 
     from backfill_assets.core.catalogue import Catalogue
     from backfill_assets.core.partitions import Query
-    from backfill_assets.core.store import CommitRecord
 
 FORM = "[catalogue/]category/value_type/[v1/]YYYY-MM-DD/unit.parquet or .json"
 _SUFFIXES = frozenset({".parquet", ".json"})
@@ -51,25 +43,6 @@ class Refusal:
 
     path: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedFile:
-    """A file whose rows fit the catalogue.
-
-    Attributes:
-        table: Its rows, in the declared schema.
-        record: What the committed file will say about itself.
-        content: The file as it is, where it has a commit record and the declared columns and may
-            stand so; or None.
-        size: Of the file in bytes.
-    """
-
-    found: FoundFile
-    table: pa.Table
-    record: CommitRecord
-    content: bytes | None
-    size: int
 
 
 @dataclass(slots=True)
@@ -100,41 +73,6 @@ def read_tree(directory: Path, catalogues: Sequence[Catalogue]) -> Tree:
         else:
             _read_day(entries, place, units[place.query.catalogue], tree)
     return _without_doubles(tree)
-
-
-def check(found: FoundFile) -> CheckedFile:
-    """Read a file, and check its rows and its commit record, where it has one.
-
-    Raises:
-        CorruptPartitionError: it cannot be read, or its commit record contradicts it.
-        SourceError: its rows are not what the catalogue says.
-    """
-    path, partition = Path(found.path), found.partition
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        message = f"cannot be read: {error.strerror}"
-        raise CorruptPartitionError(message) from error
-    if path.suffix == ".parquet":
-        table, says = _read_parquet(content, path)
-    else:
-        table, says = _read_json(content, path, partition.query)
-    if says is not None:
-        _check_belongs(says, partition)
-    try:
-        rows = conform(partition, table)
-        record = record_of(partition, rows, source=says.source if says else None)
-    except UNREADABLE as error:
-        message = f"a value is damaged: {error}"  # no text, or of no calendar
-        raise CorruptPartitionError(message) from error
-    if says is not None and says != record:
-        message = (
-            f"its commit record says {says.rows} rows with digest {says.digest}, and it holds "
-            f"{record.rows} with digest {record.digest}"
-        )
-        raise CorruptPartitionError(message)
-    is_ours = says is not None and path.suffix == ".parquet" and _is_declared(table, partition)
-    return CheckedFile(found, rows, record, content if is_ours else None, len(content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,63 +201,3 @@ def _without_doubles(tree: Tree) -> Tree:
             reason = f"is of {found.partition}, and so is {first.path}; keep one"
             tree.refused.append(Refusal(found.path, reason))
     return Tree(list(kept.values()), tree.refused)
-
-
-def _read_parquet(content: bytes, path: Path) -> tuple[pa.Table, CommitRecord | None]:
-    """Return the rows of a file that anybody wrote, and its commit record where it has one."""
-    try:
-        with pq.ParquetFile(pa.BufferReader(content)) as file:
-            text = (file.metadata.metadata or {}).get(RECORD_KEY)
-            table = file.read(use_threads=False).replace_schema_metadata(None)
-    except UNREADABLE as error:
-        message = f"cannot be read as Parquet: {error}"
-        raise CorruptPartitionError(message) from error
-    return table, None if text is None else parse_record(path, text)
-
-
-def _read_json(content: bytes, path: Path, query: Query) -> tuple[pa.Table, CommitRecord | None]:
-    """Return the rows of a list of row objects, or of our own object around it."""
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        message = f"cannot be read as JSON: {error}"
-        raise CorruptPartitionError(message) from error
-    if not isinstance(document, dict):
-        return _table(document, query), None
-    text = json.dumps(document["commit"]).encode() if "commit" in document else None
-    says = None if text is None else parse_record(path, text)
-    return _table(document.get("rows"), query), says
-
-
-def _table(rows: Any, query: Query) -> pa.Table:
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        message = "expected a list of row objects, or an object with such a list as its 'rows'"
-        raise CorruptPartitionError(message)
-    if not rows:
-        return schema_of(query).empty_table()
-    names = list(rows[0])
-    # Arrow asks the first row only, and would drop or fill in what the others have.
-    for number, row in enumerate(rows):
-        if row.keys() != rows[0].keys():
-            message = f"row {number} has {', '.join(row)}; row 0 has {', '.join(names)}"
-            raise SourceError(message)
-    try:
-        return pa.table({name: pa.array([row[name] for row in rows]) for name in names})
-    except (*UNREADABLE, TypeError) as error:
-        message = f"has a column whose values are of more than one type: {error}"
-        raise SourceError(message) from error
-
-
-def _is_declared(table: pa.Table, partition: Partition) -> bool:
-    """Return whether a table has its declared columns in order, and needed no conversion."""
-    declared = schema_of(partition.query)
-    return bool(table.schema.names == declared.names and table.schema.types == declared.types)
-
-
-def _check_belongs(says: CommitRecord, partition: Partition) -> None:
-    if (says.partition, says.version) != (str(partition), partition.query.version):
-        message = (
-            f"its commit record says {says.partition}, version {says.version}, and its path "
-            f"{partition}, version {partition.query.version}"
-        )
-        raise CorruptPartitionError(message)

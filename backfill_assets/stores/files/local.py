@@ -61,6 +61,7 @@ class LocalPartitionStore:
         commit_protocol: str = "link",
     ) -> None:
         self.root = root.absolute()
+        self.file_format = file_format
         self._format = format_called(file_format)
         self._catalogues = {catalogue.name: catalogue for catalogue in catalogues}
         self._protocol = protocol_called(commit_protocol, self._format)

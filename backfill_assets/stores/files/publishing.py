@@ -127,13 +127,15 @@ class LocalAttempt:
         self._stage(partition, record, self._format.encode(rows, record))
 
     def stage_file(
-        self, partition: Partition, record: CommitRecord, content: bytes, *, file_format: str
-    ) -> bool:
-        """Stage a whole file as it is, where it is of the store's own format."""
-        if file_format != self._format.name:
-            return False
+        self, partition: Partition, record: CommitRecord, content: bytes | memoryview
+    ) -> None:
+        """Stage a whole file as it is; see ``core.store.Attempt``.
+
+        Raises:
+            StaleAttemptError: the attempt was revoked.
+            StoreFullError: there is no room.
+        """
         self._stage(partition, record, memoryview(content))
-        return True
 
     def _stage(self, partition: Partition, record: CommitRecord, content: memoryview) -> None:
         stem = self._stem_of(partition)
