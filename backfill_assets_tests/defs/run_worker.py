@@ -50,9 +50,13 @@ class RunWorker:
     def terminate_when_stopped(self) -> None:
         """Terminate the run in a step that has stopped the process: it is told as it wakes up."""
         self.process.wait_until_stopped()
+        self.terminate()
+        self.process.go_on()
+
+    def terminate(self) -> None:
+        """Terminate the run, as its page does."""
         self.instance.report_run_canceling(self.run)
         os.kill(self.process.pid, signal.SIGTERM)
-        self.process.go_on()
 
 
 @contextmanager

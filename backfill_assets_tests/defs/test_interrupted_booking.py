@@ -11,25 +11,33 @@ import signal
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import psycopg
 import pytest
 
 from backfill_assets.core.sagas import SagaStatus
 from backfill_assets.defs.itinerary import EXAMPLE, book_itinerary_job
 from backfill_assets.defs.sagas import saga_definitions
-from backfill_assets.flights.itinerary.definition import PARTNER_TIMEOUT, WRITE_TIMEOUT
+from backfill_assets.flights.itinerary.definition import (
+    BOOK_ITINERARY,
+    PARTNER_TIMEOUT,
+    WRITE_TIMEOUT,
+)
 from backfill_assets.flights.itinerary.itineraries import Itineraries
 from backfill_assets.flights.load import load_flights
 from backfill_assets.resources.saga_desk import SagaDesk
 from backfill_assets.stores.http_serving import write_address
 from backfill_assets.stores.sagas.alerts import AlertDelivery
 from backfill_assets.stores.sagas.driver import GRACE
-from backfill_assets_tests.defs.run_worker import running
+from backfill_assets_tests.defs.run_worker import RunWorker, running
 from backfill_assets_tests.flights.itinerary.conftest import databases, world
 from backfill_assets_tests.flights.itinerary.endings import SAGA, check_rest
 from backfill_assets_tests.flights.itinerary.journeys import PRICES, World
+from backfill_assets_tests.recovery.waiting import wait_for
+from backfill_assets_tests.stores.sagas.trip import raising
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from backfill_assets_tests.postgres_fixtures import Workshop
@@ -50,28 +58,40 @@ POINTS = {
 
 
 class Office:
-    """The jobs and sensors of the itineraries, and what a process would have of them."""
+    """The jobs and sensors of the itineraries, as each process has them for itself."""
 
     def __init__(
         self, world: World, itineraries: Itineraries, instance: dg.DagsterInstance
     ) -> None:
         self.world = world
         self.instance = instance
-        delivery = AlertDelivery(lambda: world.url, [], worker="one", clock=world.clock)
-        self.desk = SagaDesk(world.sagas("this process"), delivery, world.clock)
-        made = saga_definitions(self.desk, 10)
-        self.definitions = dg.Definitions(
+        self._itineraries = itineraries
+        self.desk = self._desk("this process")
+        self.definitions = self._definitions(self.desk)
+
+    def _desk(self, worker: str) -> SagaDesk:
+        world = self.world
+        delivery = AlertDelivery(lambda: world.url, [], worker=worker, clock=world.clock)
+        return SagaDesk(world.sagas(worker), delivery, world.clock)
+
+    def _definitions(self, desk: SagaDesk) -> dg.Definitions:
+        made = saga_definitions(desk, 10)
+        return dg.Definitions(
             assets=made.assets,
             asset_checks=made.checks,
-            jobs=[*made.jobs, book_itinerary_job(self.desk, itineraries)],
+            jobs=[*made.jobs, book_itinerary_job(desk, self._itineraries)],
             sensors=made.sensors,
             executor=dg.in_process_executor,
         )
-        self.job = self.definitions.resolve_job_def("book_itinerary")
+
+    def booking(self) -> AbstractContextManager[RunWorker]:
+        """Have a run in a process of its own book a journey."""
+        job = self._definitions(self._desk("a run")).resolve_job_def(BOOK_ITINERARY.name)
+        return running(self.instance, job, FORM)
 
     def book(self) -> bool:
-        result = self.job.execute_in_process(FORM, instance=self.instance, raise_on_error=False)
-        return result.success
+        job = self.definitions.resolve_job_def(BOOK_ITINERARY.name)
+        return job.execute_in_process(FORM, instance=self.instance).success
 
     def look(self) -> list[dg.RunRequest]:
         """Do what the supervising sensor does; return the runs that it asks for."""
@@ -104,14 +124,14 @@ def office(
     workshop.drop(source)
 
 
-def raising(number: int) -> Callable[[], object]:
+def signalling(number: int) -> Callable[[], object]:
     return lambda: os.kill(os.getpid(), number)
 
 
 def killed(office: Office, point: str) -> dg.DagsterRunStatus:
     """Kill the process of a run at a point; return what Dagster thinks of the run."""
-    office.world.hooks[point] = [raising(signal.SIGKILL)]
-    with running(office.instance, office.job, FORM) as worker:
+    office.world.hooks[point] = [signalling(signal.SIGKILL)]
+    with office.booking() as worker:
         assert worker.process.exit_code() == -signal.SIGKILL
         office.world.hooks.clear()
         return worker.status
@@ -119,8 +139,8 @@ def killed(office: Office, point: str) -> dg.DagsterRunStatus:
 
 def terminated(office: Office, point: str) -> dg.DagsterRunStatus:
     """Terminate a run at a point; return what Dagster thinks of the run."""
-    office.world.hooks[point] = [raising(signal.SIGSTOP)]
-    with running(office.instance, office.job, FORM) as worker:
+    office.world.hooks[point] = [signalling(signal.SIGSTOP)]
+    with office.booking() as worker:
         worker.terminate_when_stopped()
         assert worker.process.exit_code() == 0
         office.world.hooks.clear()
@@ -195,3 +215,32 @@ def test_a_journey_whose_run_was_terminated_can_be_taken_back_at_once(
     assert office.desk.drive(SAGA).status is SagaStatus.COMPENSATED
 
     check_rest(world, office.desk.sagas)
+
+
+def test_a_run_that_waits_for_the_database_is_terminated_as_well(
+    world: World, office: Office
+) -> None:
+    """The statement is cut off in the thread that drives the saga: its connection is good no more.
+
+    The first try of the hotel fails, so that the second is made alone, and in that thread.
+    """
+    world.hooks["first_hotel.do.before"] = [raising(ConnectionError("down"))]
+    with psycopg.connect(world.url) as other:
+        other.execute("LOCK TABLE hotels.stay")
+        with office.booking() as worker:
+            wait_for("the hotel to wait", lambda: waits_for_a_lock(world), seconds=60)
+            worker.terminate()
+            assert worker.process.exit_code() == 0
+            assert worker.status is CANCELED
+    world.hooks.clear()
+
+    go_on_by_sensor(office)
+
+    everything_is_booked_once(world, office)
+
+
+def waits_for_a_lock(world: World) -> bool:
+    """Return whether somebody waits for our hotels, and the first try is over."""
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    failed = "SELECT 1 FROM idempotency_attempt WHERE error_type = 'ConnectionError'"
+    return bool(world.execute(waiting) and world.execute(failed))
