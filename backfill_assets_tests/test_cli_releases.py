@@ -76,7 +76,7 @@ def test_what_differs_is_told_with_a_no_and_mended_when_asked_for(
 ) -> None:
     world.fill(DAY_1)
     world.releasing().release(KEY, who="ada")
-    assert run("reconcile") == (0, "shops: released days agree with the files\n", "")
+    assert run("reconcile") == (0, "shops: the log database agrees with the files\n", "")
 
     world.execute("DELETE FROM published_partition WHERE unit = 'Lyon'")
     code, out, _ = run("reconcile", "--json")
@@ -90,6 +90,7 @@ def test_what_differs_is_told_with_a_no_and_mended_when_asked_for(
                 ]
             },
             "repairs": [],
+            "without_a_completed_attempt": None,
         }
     }
     assert run("reconcile", "--repair")[0] == 0

@@ -1,9 +1,9 @@
-"""Commands about released days."""
+"""Commands about released days, and about what the log database says of files."""
 
 from __future__ import annotations
 
 import getpass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +13,8 @@ from backfill_assets.core.partitions import parse_day
 from backfill_assets.core.sagas import SagaStatus
 from backfill_assets.defs.bindings import project
 from backfill_assets.resources import terminal
-from backfill_assets.resources.releases import Releasing, releasing_of
+from backfill_assets.resources.log_drift import reconcile_log
+from backfill_assets.resources.releases import Agreement, Releasing, releasing_of
 
 app = typer.Typer()
 
@@ -42,19 +43,38 @@ def retract(
 def reconcile(
     *,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Mend rows and manifests, from the files.")
+        bool, typer.Option("--repair", help="Mend the log database and manifests, from the files.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare the rows and manifests of released days with the files."""
-    found = {c.name: _releasing().reconcile(c, repair=repair) for c in project().catalogues}
+    """Compare attempts, and rows and manifests of released days, with all files."""
+    found = _agreements(repair=repair)
     if as_json:
-        print_json({n: {"findings": a.by_fault(), "repairs": a.repairs} for n, a in found.items()})
+        print_json({name: _facts(agreement) for name, agreement in found.items()})
     for name, agreement in [] if as_json else found.items():
         terminal.print_agreement(out, name, agreement)
     if repair:
-        found = {c.name: _releasing().reconcile(c) for c in project().catalogues}
+        found = _agreements(repair=False)
     raise typer.Exit(NO if any(agreement.findings for agreement in found.values()) else 0)
+
+
+def _agreements(*, repair: bool) -> dict[str, Agreement]:
+    """Return what is found, and mended, by catalogue."""
+    found = {}
+    releasing = releasing_of(project())
+    for catalogue in project().catalogues:
+        found[catalogue.name] = reconcile_log(project(), catalogue, repair=repair)
+        if releasing is not None:
+            found[catalogue.name].add(releasing.reconcile(catalogue, repair=repair))
+    return found
+
+
+def _facts(agreement: Agreement) -> dict[str, Any]:
+    return {
+        "findings": agreement.by_fault(),
+        "repairs": agreement.repairs,
+        "without_a_completed_attempt": agreement.unlogged,
+    }
 
 
 def _releasing() -> Releasing:

@@ -1,4 +1,4 @@
-"""Whether the rows and the manifest of a released day agree with the files, and how to mend it.
+"""Whether the log database agrees with the files, and how to mend the rows of a released day.
 
 The files are right. Rows are mended from them; where the files of a complete day are not what was
 released, the day is released anew, because its readers and subscribers must hear of it.
@@ -21,7 +21,7 @@ Records = dict[str, CommitRecord]
 
 
 class Fault(StrEnum):
-    """What can be amiss with a partition of a released day, or with the day."""
+    """What can be amiss with a partition of a released day, with the day, or with an attempt."""
 
     ROWS_WITHOUT_FILE = "rows without a file"
     FILE_WITHOUT_ROWS = "file without rows"
@@ -32,6 +32,8 @@ class Fault(StrEnum):
     OTHER_MANIFEST = "manifest of other content"
     NO_RELEASE = "rows that no release stands for"
     UNSOUND_FILE = "file that cannot be read"
+    AT_WORK = "at work in the log by a dead run, though the file stands"
+    OTHER_DIGEST = "completed in the log with other content than the file"
 
 
 @dataclass(frozen=True, slots=True)

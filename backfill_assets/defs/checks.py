@@ -12,7 +12,7 @@ import dagster as dg
 from backfill_assets.core.catalogue import Catalogue
 from backfill_assets.core.partitions import Query
 from backfill_assets.defs.assets import IO_MANAGER
-from backfill_assets.resources.log_agreement import disagreements
+from backfill_assets.resources.log_agreement import disagreements, figures
 from backfill_assets.resources.project import Project
 from backfill_assets.resources.run_requests import asset_key
 from backfill_assets.resources.soundness import Soundness
@@ -48,13 +48,18 @@ def log_check(project: Project, catalogue: Catalogue) -> dg.AssetChecksDefinitio
     @dg.asset_check(
         name=LOG_CHECK_NAME,
         asset=dg.AssetKey([catalogue.name, "coverage"]),
-        description="What the log database says about partitions is what the files say.",
+        description=(
+            "What the log database says about partitions is what the files say. Digests are "
+            "compared for the newest 20,000; `backfill-assets reconcile` compares all."
+        ),
         # For the attempt that comes with it, whose lock tells whether the run is alive.
         required_resource_keys={IO_MANAGER},
     )
     def log_agrees_with_files() -> dg.AssetCheckResult:
         found = {kind: names for kind, names in disagreements(project, catalogue).items() if names}
-        return dg.AssetCheckResult(passed=not found, **_told(found))
+        told = _told(found)
+        told["metadata"] |= figures(project, catalogue)
+        return dg.AssetCheckResult(passed=not found, **told)
 
     return log_agrees_with_files
 

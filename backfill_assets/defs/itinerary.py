@@ -34,8 +34,8 @@ def itinerary_definitions(project: Project, itineraries: Itineraries) -> Part:
 def book_itinerary_job(desk: SagaDesk, itineraries: Itineraries) -> dg.JobDefinition:
     """Return the job that books an itinerary.
 
-    Its run starts the saga and drives it. A run that is killed leaves the saga to the supervising
-    sensor; the same form again takes it up as well.
+    Its run starts the saga and drives it. A run that is killed, or terminated, leaves the saga to
+    the supervising sensor once its lease is over; the same form again takes it up as well.
     """
 
     @dg.op(config_schema=_fields(), out=dg.Out(dg.Nothing))

@@ -307,10 +307,22 @@ class Releasing:
 
 @dataclass(slots=True)
 class Agreement:
-    """What one look at the released days of a catalogue found, and what was mended."""
+    """What one look at the log database and the files of a catalogue found, and what was mended.
+
+    Attributes:
+        unlogged: How many committed partitions the log of attempts has not as completed; None
+            where there is no such log.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+    unlogged: int | None = None
+
+    def add(self, other: Agreement) -> None:
+        """Take in what another look at the same catalogue found."""
+        self.findings += other.findings
+        self.repairs += other.repairs
+        self.unlogged = other.unlogged if self.unlogged is None else self.unlogged
 
     def by_fault(self) -> dict[str, list[str]]:
         """Return the findings in words, by kind; kinds without any are left out."""

@@ -124,7 +124,7 @@ def print_paths(out: Console, lines: Iterable[str], count: int) -> None:
 
 
 def print_agreement(console: Console, catalogue: str, agreement: Agreement) -> None:
-    """Print where released days and files differ, and what was mended."""
+    """Print where the log database and the files differ, and what was mended."""
     kinds = agreement.by_fault()
     for kind, names in kinds.items():
         console.print(f"{catalogue}: {len(names)} {kind}")
@@ -132,8 +132,14 @@ def print_agreement(console: Console, catalogue: str, agreement: Agreement) -> N
             console.print(f"  {name}", soft_wrap=True, highlight=False)
     for repair in agreement.repairs:
         console.print(repair, soft_wrap=True, highlight=False)
+    if agreement.unlogged:
+        console.print(
+            f"{catalogue}: {agreement.unlogged} committed partitions without a completed attempt "
+            "in the log: they were adopted, or the log is younger or was restored",
+            soft_wrap=True,
+        )
     if not kinds:
-        console.print(f"{catalogue}: released days agree with the files")
+        console.print(f"{catalogue}: the log database agrees with the files")
 
 
 def saga_facts(saga: Saga) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from backfill_assets.resources.abandoned_runs import fail_abandoned_runs, unfini
 from backfill_assets.resources.cancelled_runs import PAUSE, paused_partitions
 from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.event_log import event_log_mark
+from backfill_assets.resources.log_drift import end_dead_runs
 from backfill_assets.resources.reconciliation import report, unreported_partitions
 from backfill_assets.resources.run_requests import (
     SENSOR_TAG,
@@ -127,11 +128,12 @@ class Tick:
         return reason and f"{left} partitions wait for their source: {reason}"
 
     def _look_at(self, failures: Sequence[Failure], plan: Plan) -> None:
-        """Forget failures that are over, and raise the alert for those that need a person."""
+        """Forget what is over, and raise the alert for failures that need a person."""
         if self._project.publishing_log is not None:
             stands = plan.committed - plan.restating
             over = [f.partition for f in failures if f.partition in stands]
             self._project.publishing_log.forget(over)
+            self._end_dead_runs(stands)
         for failure in failures:
             if failure.needs_a_person and failure.partition in plan.missing:
                 self._log.error(
@@ -140,6 +142,17 @@ class Tick:
                     failure.attempts,
                     failure.error,
                 )
+
+    def _end_dead_runs(self, stands: PartitionSet) -> None:
+        """Have the log say that partitions stand, where it has dead runs at work on them."""
+        if over := end_dead_runs(self._project, stands):
+            self._log.warning(
+                "The log had runs that are dead at work on %s partitions whose files stand, such "
+                "as %s: they were killed, or the log was restored from a backup. It says now that "
+                "these stand.",
+                len(over),
+                over[0],
+            )
 
     def _look_at_coverage(self, plan: Plan, hints: Hints, requests: list[dg.RunRequest]) -> Hints:
         """Have the coverage looked at once when the files have changed and all is quiet."""

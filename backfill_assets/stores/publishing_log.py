@@ -77,6 +77,32 @@ class Failure:
         return self.attempts >= ALERT_ATTEMPTS
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An attempt of which nobody has said how it ended.
+
+    Attributes:
+        is_at_work: By the log; False where its run was found dead.
+    """
+
+    partition: Partition
+    run_id: str
+    is_at_work: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the log says of a partition that was published.
+
+    Attributes:
+        attempt: The number of the one that published it.
+        digest: Of the content; None where the file was found, and nobody knows who made it.
+    """
+
+    attempt: int
+    digest: str | None
+
+
 class PublishingLog:
     """The attempts of all runs to publish partitions.
 
@@ -97,13 +123,50 @@ class PublishingLog:
 
     def failures(self, catalogue: Catalogue) -> list[Failure]:
         """Return what has failed of a catalogue and was not made since."""
-        with closing(self._log):
-            states = self._log.open_states(PUBLISH, f"{catalogue.name}/")
+        states = self._open_states(catalogue)
         found = (_failure(catalogue, s) for s in states if s.status is Status.FAILED)
         return [failure for failure in found if failure is not None]
 
+    def unfinished(self, catalogue: Catalogue) -> list[Unfinished]:
+        """Return the attempts that have not said how they ended; failures are none of them."""
+        return [
+            Unfinished(partition, state.worker, state.status is Status.PROCESSING)
+            for state in self._open_states(catalogue)
+            if state.status is Status.PROCESSING or state.outcome is Outcome.UNKNOWN
+            if (partition := _partition(catalogue, state.key)) is not None
+        ]
+
+    def completions(self, partitions: Collection[Partition]) -> dict[Partition, Completion]:
+        """Return what was published of these by the log; the others are left out."""
+        by_key = {key_of(partition): partition for partition in partitions}
+        with closing(self._log):
+            stored = self._log.results(PUBLISH, by_key)
+        return {
+            by_key[key]: Completion(
+                found.attempt, found.result if isinstance(found.result, str) else None
+            )
+            for key, found in stored.items()
+            if found.status == Status.COMPLETED
+        }
+
+    def correct(self, found: Mapping[Partition, Completion], *, reason: str) -> list[Partition]:
+        """Write down the digests of the files that stand; the old ones are kept in the trail.
+
+        Args:
+            found: The attempt that was looked at, and the digest of the file. What was published
+                since is left alone.
+
+        Returns:
+            Those that were corrected.
+        """
+        by_key = {key_of(partition): partition for partition in found}
+        results = {key: (found[p].attempt, found[p].digest) for key, p in by_key.items()}
+        with closing(self._log):
+            corrected = self._log.correct(PUBLISH, results, reason=reason)
+        return [by_key[key] for key in corrected]
+
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Let failures be over: the files stand, whoever made them."""
+        """Let failures and doubts be over: the files stand, whoever made them."""
         if keys := [key_of(partition) for partition in partitions]:
             with closing(self._log):
                 self._log.prove(PUBLISH, keys)
@@ -112,6 +175,10 @@ class PublishingLog:
         """End the attempts of a run that is known to be dead, and whose directory was revoked."""
         with closing(self._log):
             self._log.end_worker(PUBLISH, run_id)
+
+    def _open_states(self, catalogue: Catalogue) -> list[OperationState]:
+        with closing(self._log):
+            return self._log.open_states(PUBLISH, f"{catalogue.name}/")
 
     def _log_of(self, worker: str) -> IdempotencyLog:
         return IdempotencyLog(self._url, worker=worker, clock=self._clock)
@@ -268,12 +335,9 @@ def _failure(catalogue: Catalogue, state: OperationState) -> Failure | None:
     """
     if state.outcome is not Outcome.FAILED or state.error is None:
         return None
-    try:
-        partition = catalogue.parse(state.key.rpartition(_VERSION)[0])
-    except UnknownPartitionError:
+    partition = _partition(catalogue, state.key)
+    if partition is None:
         return None
-    if key_of(partition) != state.key:
-        return None  # of an older version
     return Failure(
         partition=partition,
         attempts=state.spent,
@@ -281,3 +345,12 @@ def _failure(catalogue: Catalogue, state: OperationState) -> Failure | None:
         failed_at=state.updated_at,
         retry_at=state.updated_at + PUBLISH.policy.wait_after(max(state.spent, 1), 0.0),
     )
+
+
+def _partition(catalogue: Catalogue, key: str) -> Partition | None:
+    """Return the partition of a key, or None where the catalogue has none, or a newer version."""
+    try:
+        partition = catalogue.parse(key.rpartition(_VERSION)[0])
+    except UnknownPartitionError:
+        return None
+    return partition if key_of(partition) == key else None

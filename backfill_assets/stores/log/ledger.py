@@ -307,6 +307,20 @@ class Ledger:
         values = {"operation": operation.name, "keys": sorted(keys), "now": self._clock()}
         return self._keys("prove", values)
 
+    def correct(
+        self, operation: Operation, found: Mapping[str, tuple[int, str]], reason: str
+    ) -> set[str]:
+        """Store other results, as (attempt, text) by key; return those that were corrected."""
+        values = {
+            "operation": operation.name,
+            "keys": sorted(found),
+            "attempts": [found[key][0] for key in sorted(found)],
+            "results": [found[key][1] for key in sorted(found)],
+            "reason": reason,
+            "now": self._clock(),
+        }
+        return self._keys("correct", values)
+
     def reopen(
         self,
         operation: Operation,

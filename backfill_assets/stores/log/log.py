@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from backfill_assets.core.operations import OperationTrail
-from backfill_assets.stores.log.results import fingerprint
+from backfill_assets.stores.log.results import fingerprint, result_text
 from backfill_assets.stores.log.runs import WRITE_TRIES, Runs
 from backfill_assets.stores.log.sessions import Sessions
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from backfill_assets.core.operations import Json, Operation, OperationState
-    from backfill_assets.stores.log.ledger import LateAttempt, SealedState
+    from backfill_assets.stores.log.ledger import LateAttempt, SealedState, StoredResult
 
 __all__ = ["WRITE_TRIES", "IdempotencyLog"]
 
@@ -94,6 +94,27 @@ class IdempotencyLog(Runs):
     def prove(self, operation: Operation, keys: Collection[str]) -> list[str]:
         """Complete failed operations whose artifact stands all the same; return their keys."""
         return sorted(self._ledger.prove(operation, keys)) if keys else []
+
+    def results(self, operation: Operation, keys: Collection[str]) -> dict[str, StoredResult]:
+        """Return what stands stored: one read for many; keys never claimed are left out."""
+        return self._ledger.results(operation, keys) if keys else {}
+
+    def correct(
+        self, operation: Operation, found: Mapping[str, tuple[int, Json]], *, reason: str
+    ) -> list[str]:
+        """Store what artifacts were found to be instead of what was completed; return their keys.
+
+        The artifact is right: the old result is kept in the trail, with the reason.
+
+        Args:
+            found: The attempt whose result was looked at, and what is found instead, by key. Where
+                another attempt has completed since, nothing is changed.
+
+        Raises:
+            ResultRefusedError: a result is no JSON.
+        """
+        texts = {key: (number, result_text(result)) for key, (number, result) in found.items()}
+        return sorted(self._ledger.correct(operation, texts, reason)) if texts else []
 
     def supervise(
         self, operations: Collection[str] | None = None, *, grace: timedelta = timedelta(0)

@@ -290,17 +290,55 @@ SELECT idempotency_key FROM false_claim;
 
 -- name: prove
 -- Complete operations that have failed and whose artifact stands all the same, whoever made it.
-UPDATE idempotency_log AS log
-   SET status = 'COMPLETED', in_doubt = false, retry_at = NULL, result = 'null',
-       updated_at = %(now)s
-  FROM (SELECT idempotency_key
-          FROM idempotency_log
-         WHERE idempotency_key = ANY (%(keys)s) AND operation_name = %(operation)s
-         ORDER BY idempotency_key
-           FOR UPDATE) AS asked
- WHERE log.idempotency_key = asked.idempotency_key AND log.operation_name = %(operation)s
-   AND log.status = 'FAILED' AND log.sealed_at IS NULL
-RETURNING log.idempotency_key;
+WITH proved AS (
+    UPDATE idempotency_log AS log
+       SET status = 'COMPLETED', in_doubt = false, retry_at = NULL, result = 'null',
+           updated_at = %(now)s
+      FROM (SELECT idempotency_key
+              FROM idempotency_log
+             WHERE idempotency_key = ANY (%(keys)s) AND operation_name = %(operation)s
+             ORDER BY idempotency_key
+               FOR UPDATE) AS asked
+     WHERE log.idempotency_key = asked.idempotency_key AND log.operation_name = %(operation)s
+       AND log.status = 'FAILED' AND log.sealed_at IS NULL
+    RETURNING log.idempotency_key, log.attempt
+), noted AS (
+    UPDATE idempotency_attempt AS own
+       SET note = coalesce(own.note || '; ', '') || 'what it was to make stands all the same'
+      FROM proved
+     WHERE own.idempotency_key = proved.idempotency_key
+       AND own.operation_name = %(operation)s AND own.attempt = proved.attempt
+)
+SELECT idempotency_key FROM proved;
+
+-- name: correct
+-- Store what artifacts were found to be instead of what their operations had stored, which is kept
+-- with the attempt. No row for a key: it is not completed, or by another attempt than the one that
+-- was looked at.
+WITH asked AS (
+    SELECT log.idempotency_key, found.attempt, found.result, log.result AS stored
+      FROM unnest(%(keys)s::text[], %(attempts)s::integer[], %(results)s::text[])
+        AS found (key, attempt, result)
+      JOIN idempotency_log AS log
+        ON log.idempotency_key = found.key AND log.operation_name = %(operation)s
+     ORDER BY log.idempotency_key
+       FOR UPDATE OF log
+), corrected AS (
+    UPDATE idempotency_log AS log
+       SET result = asked.result::json, updated_at = %(now)s
+      FROM asked
+     WHERE log.idempotency_key = asked.idempotency_key AND log.operation_name = %(operation)s
+       AND log.attempt = asked.attempt AND log.status = 'COMPLETED' AND log.sealed_at IS NULL
+       AND log.result::text <> asked.result -- twice is once: what is kept is the old one
+    RETURNING log.idempotency_key, log.attempt, asked.stored
+), kept AS (
+    UPDATE idempotency_attempt AS own
+       SET result = corrected.stored, note = 'corrected: ' || %(reason)s
+      FROM corrected
+     WHERE own.idempotency_key = corrected.idempotency_key
+       AND own.operation_name = %(operation)s AND own.attempt = corrected.attempt
+)
+SELECT idempotency_key FROM corrected;
 
 -- name: reopen
 -- Let attempts start again, with another payload too; where something was completed, or another

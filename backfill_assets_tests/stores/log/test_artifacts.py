@@ -101,6 +101,47 @@ def test_a_failed_operation_whose_artifact_stands_is_completed(world: World) -> 
     assert log.complete_many({claim.attempt: "late"}) == [claim.attempt]
 
 
+def test_that_its_artifact_stands_is_noted_with_the_attempt_that_failed(world: World) -> None:
+    log = world.log()
+    claim = log.claim_many(FILE, {"k": 1})["k"]
+    assert isinstance(claim, Claimed)
+    assert log.end_worker(FILE, "first") == ["k"]
+
+    log.prove(FILE, ["k"])
+
+    assert notes(world) == ["its worker was found dead; what it was to make stands all the same"]
+
+
+def test_another_content_that_was_found_is_stored_and_the_old_result_kept(world: World) -> None:
+    log = world.log()
+    log.run(FILE, "k", 1, lambda _: "old")
+    log.run(FILE, "other", 1, lambda _: "kept")
+
+    found: dict[str, tuple[int, Json]] = {"k": (1, "new"), "never claimed": (1, "new")}
+    assert log.correct(FILE, found, reason="it was replaced") == ["k"]
+    assert log.correct(FILE, found, reason="twice is once") == []
+
+    assert log.run(FILE, "k", 1, not_called) == "new"
+    assert log.run(FILE, "other", 1, not_called) == "kept"
+    assert world.rows("SELECT result FROM idempotency_attempt WHERE idempotency_key = 'k'") == [
+        ("old",)
+    ]
+    assert notes(world) == ["corrected: it was replaced", None]
+
+
+def test_what_another_attempt_has_completed_since_is_not_corrected(world: World) -> None:
+    log = world.log()
+    log.run(FILE, "k", 1, lambda _: "old")
+    log.reopen(FILE, {"k": 1}, reason="restated")
+    found: dict[str, tuple[int, Json]] = {"k": (1, "looked at before")}
+
+    assert log.correct(FILE, found, reason="") == []  # it is not completed
+    log.run(FILE, "k", 1, lambda _: "new")
+    assert log.correct(FILE, found, reason="") == []
+
+    assert log.run(FILE, "k", 1, not_called) == "new"
+
+
 def test_restating_opens_a_generation_and_keeps_the_old_result(world: World) -> None:
     log = world.log()
     log.run(CALL, "k", 1, lambda _: "old")
@@ -133,3 +174,9 @@ def test_what_is_at_work_or_sealed_is_not_reopened(world: World) -> None:
     log.seal(CALL, "sealed", reason="undone")
 
     assert log.reopen(CALL, {"at work": 1, "sealed": 1}, reason="why not") == []
+
+
+def notes(world: World) -> list[str | None]:
+    """Return how attempts were ended by others, in the order of their keys."""
+    statement = "SELECT note FROM idempotency_attempt ORDER BY idempotency_key, attempt"
+    return [note for (note,) in world.rows(statement)]

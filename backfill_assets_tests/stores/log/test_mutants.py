@@ -134,6 +134,18 @@ MUTANTS = {
         "",
         test_artifacts.test_an_attempt_of_a_database_that_was_restored_from_a_backup_is_fenced,
     ),
+    "a correction changes what was completed since": Mutant(
+        "correct",
+        "AND log.attempt = asked.attempt",
+        "",
+        test_artifacts.test_what_another_attempt_has_completed_since_is_not_corrected,
+    ),
+    "a correction that is made again forgets the old result": Mutant(
+        "correct",
+        "AND log.result::text <> asked.result",
+        "",
+        test_artifacts.test_another_content_that_was_found_is_stored_and_the_old_result_kept,
+    ),
     "the budget is not looked at": Mutant(
         "claim",
         "known.spent < %(max_attempts)s",
