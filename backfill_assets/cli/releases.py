@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,11 @@ from backfill_assets.core.sagas import SagaStatus
 from backfill_assets.defs.bindings import project
 from backfill_assets.resources import terminal
 from backfill_assets.resources.log_drift import reconcile_log
-from backfill_assets.resources.releases import Agreement, Releasing, releasing_of
+from backfill_assets.resources.release_desk import releasing_of
+
+if TYPE_CHECKING:
+    from backfill_assets.core.agreement import Agreement
+    from backfill_assets.resources.releases import Releasing
 
 app = typer.Typer()
 

@@ -6,7 +6,7 @@ released, the day is released anew, because its readers and subscribers must hea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -161,3 +161,28 @@ class ReleasedDay:
 
 def _contents(records: Mapping[str, CommitRecord]) -> dict[str, tuple[int, int, str]]:
     return {name: (r.version, r.rows, r.digest) for name, r in records.items()}
+
+
+@dataclass(slots=True)
+class Agreement:
+    """What one look at the log database and the files of a catalogue found, and what was mended.
+
+    Attributes:
+        unlogged: How many committed partitions the log of attempts has not as completed; None
+            where there is no such log.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
+    unlogged: int | None = None
+
+    def add(self, other: Agreement) -> None:
+        """Take in what another look at the same catalogue found."""
+        self.findings += other.findings
+        self.repairs += other.repairs
+        self.unlogged = other.unlogged if self.unlogged is None else self.unlogged
+
+    def by_fault(self) -> dict[str, list[str]]:
+        """Return the findings in words, by kind; kinds without any are left out."""
+        kinds = {str(fault): [str(f) for f in self.findings if f.fault is fault] for fault in Fault}
+        return {kind: found for kind, found in kinds.items() if found}

@@ -20,7 +20,7 @@ from backfill_assets.flights.models.source import ScoredFlights
 from backfill_assets.flights.source import FlightsSource
 from backfill_assets.resources.clock import RealClock, make_clock
 from backfill_assets.resources.project import DataSet, Project
-from backfill_assets.resources.releases import open_release_desk, with_releases
+from backfill_assets.resources.release_desk import open_release_desk, with_releases
 from backfill_assets.resources.saga_desk import open_saga_desk
 from backfill_assets.resources.settings import (
     Settings,

@@ -20,7 +20,7 @@ from backfill_assets.defs.sagas import saga_definitions
 from backfill_assets.defs.sensors import missing_partitions_sensor
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
 from backfill_assets.resources.partition_io_manager import partition_io_manager
-from backfill_assets.resources.releases import releasing_of
+from backfill_assets.resources.release_desk import releasing_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from backfill_assets.resources.log_drift import newest_drift, unlogged
-from backfill_assets.resources.releases import released_otherwise
+from backfill_assets.resources.release_desk import released_otherwise
 
 if TYPE_CHECKING:
     from collections.abc import Callable

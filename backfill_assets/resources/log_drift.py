@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from backfill_assets.core.agreement import Fault, Finding
+from backfill_assets.core.agreement import Agreement, Fault, Finding
 from backfill_assets.core.errors import CorruptPartitionError
-from backfill_assets.resources.releases import Agreement
 from backfill_assets.stores.publishing_log import Completion
 
 if TYPE_CHECKING:

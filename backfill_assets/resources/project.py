@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.source import Source
     from backfill_assets.core.store import PartitionStore
     from backfill_assets.resources.clock import Clock
-    from backfill_assets.resources.releases import ReleaseDesk
+    from backfill_assets.resources.release_desk import ReleaseDesk
     from backfill_assets.resources.saga_desk import SagaDesk
     from backfill_assets.stores.publishing_log import Failure, PublishingLog, RunClaims
 

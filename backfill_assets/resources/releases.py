@@ -7,14 +7,11 @@ sagas say how far the release of each is.
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
-import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from backfill_assets.core.agreement import Fault, Finding, ReleasedDay
+from backfill_assets.core.agreement import Agreement, Fault, Finding, ReleasedDay
 from backfill_assets.core.errors import (
     CorruptPartitionError,
     KeyReusedError,
@@ -35,10 +32,6 @@ from backfill_assets.core.releases import (
     partitions_of_day,
 )
 from backfill_assets.core.sagas import SagaStatus
-from backfill_assets.stores.log.log import IdempotencyLog
-from backfill_assets.stores.releases.actions import ReleaseActions
-from backfill_assets.stores.releases.published import PublishedRows
-from backfill_assets.stores.sagas.actions import SagaRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,8 +41,10 @@ if TYPE_CHECKING:
     from backfill_assets.core.operations import Json
     from backfill_assets.core.partitions import Partition
     from backfill_assets.core.plan import Plan
-    from backfill_assets.core.store import CommitRecord, PartitionStore
+    from backfill_assets.core.store import CommitRecord
     from backfill_assets.resources.project import Project
+    from backfill_assets.stores.log.log import IdempotencyLog
+    from backfill_assets.stores.releases.actions import ReleaseActions
     from backfill_assets.stores.releases.published import PublishedDay
     from backfill_assets.stores.sagas.rows import Saga
     from backfill_assets.stores.sagas.sagas import Sagas
@@ -305,95 +300,5 @@ class Releasing:
         return arguments | {NOTIFY: {**key.arguments, "subscribers": list(self.subscribers)}}
 
 
-@dataclass(slots=True)
-class Agreement:
-    """What one look at the log database and the files of a catalogue found, and what was mended.
-
-    Attributes:
-        unlogged: How many committed partitions the log of attempts has not as completed; None
-            where there is no such log.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-    repairs: list[str] = field(default_factory=list)
-    unlogged: int | None = None
-
-    def add(self, other: Agreement) -> None:
-        """Take in what another look at the same catalogue found."""
-        self.findings += other.findings
-        self.repairs += other.repairs
-        self.unlogged = other.unlogged if self.unlogged is None else self.unlogged
-
-    def by_fault(self) -> dict[str, list[str]]:
-        """Return the findings in words, by kind; kinds without any are left out."""
-        kinds = {str(fault): [str(f) for f in self.findings if f.fault is fault] for fault in Fault}
-        return {kind: found for kind, found in kinds.items() if found}
-
-
 def _contents(records: dict[str, CommitRecord]) -> dict[str, tuple[int, int, str]]:
     return {name: (r.version, r.rows, r.digest) for name, r in records.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseDesk:
-    """What a process needs to release days, besides its sagas; nothing is connected to yet."""
-
-    actions: ReleaseActions
-    log: IdempotencyLog
-    clock: Callable[[], datetime]
-    subscribers: Sequence[str] = ()
-
-
-def open_release_desk(
-    url: Callable[[], str],
-    store: PartitionStore[Any],
-    catalogues: Sequence[Catalogue],
-    *,
-    clock: Callable[[], datetime],
-    subscribers: Sequence[str] = (),
-) -> ReleaseDesk:
-    """Return the desk of this process.
-
-    Args:
-        url: Gives the address of the log's database.
-        clock: Gives the present real instant.
-        subscribers: The addresses that are told of days.
-    """
-    worker = f"releases:{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-    return ReleaseDesk(
-        actions=ReleaseActions(store, catalogues, PublishedRows(url), clock),
-        log=IdempotencyLog(url, worker=worker, clock=clock),
-        clock=clock,
-        subscribers=subscribers,
-    )
-
-
-def with_releases(registry: SagaRegistry, desk: ReleaseDesk) -> SagaRegistry:
-    """Return the sagas of a deployment, and that of releasing days."""
-    return SagaRegistry(
-        definitions=[*registry.definitions, RELEASE_DAY],
-        do={**registry.do, **desk.actions.do},
-        undo={**registry.undo, **desk.actions.undo},
-        verify=registry.verify,
-    )
-
-
-def releasing_of(project: Project) -> Releasing | None:
-    """Return how a project releases its days, or None where it does not."""
-    desk, sagas = project.release_desk, project.saga_desk
-    if desk is None or sagas is None:
-        return None
-    return Releasing(
-        project=project,
-        sagas=sagas.sagas,
-        log=desk.log,
-        actions=desk.actions,
-        clock=desk.clock,
-        subscribers=desk.subscribers,
-    )
-
-
-def released_otherwise(project: Project, catalogue: Catalogue) -> dict[str, list[str]]:
-    """Return where released rows and manifests differ from the files, by kind."""
-    releasing = releasing_of(project)
-    return {} if releasing is None else releasing.reconcile(catalogue).by_fault()

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from backfill_assets.core.agreement import Agreement
     from backfill_assets.core.cycles import Bounds
     from backfill_assets.core.plan import Plan
-    from backfill_assets.resources.releases import Agreement
     from backfill_assets.stores.sagas.rows import Saga
 
 CYCLES_SHOWN = 5

@@ -12,8 +12,8 @@ import pytest
 from backfill_assets.core.releases import ReleaseKey
 from backfill_assets.defs.location import build_definitions
 from backfill_assets.resources.operations import release as let_go
+from backfill_assets.resources.release_desk import open_release_desk, with_releases
 from backfill_assets.resources.release_tick import RELEASE_JOB
-from backfill_assets.resources.releases import open_release_desk, with_releases
 from backfill_assets.resources.run_requests import coverage_job_name, job_name
 from backfill_assets.resources.saga_desk import open_saga_desk
 from backfill_assets.stores.sagas.actions import SagaRegistry
