@@ -1,5 +1,7 @@
 """Connecting, and saying plainly why it did not work."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
@@ -8,6 +10,7 @@ from psycopg import pq
 from backfill_assets.stores.postgres.errors import DatabaseRefusedError, DatabaseUnreachableError
 
 CONNECT_TIMEOUT_SECONDS = 10  # a server that is there answers in milliseconds
+SHUTDOWNS = {"57P01", "57P02", "57P03"}  # it is told to stop, or another of its processes died
 ANSWERS = (pq.Ping.OK, pq.Ping.REJECT)  # REJECT: it is starting, stopping, or full
 
 
@@ -48,6 +51,25 @@ def connect(target: Target) -> psycopg.Connection:
             raise DatabaseUnreachableError(message) from None
         message = f"{target.name}: PostgreSQL does not let us in: {said}\n{target.remedy}"
         raise DatabaseRefusedError(message) from None
+
+
+@contextmanager
+def loss_is_told(connection: psycopg.Connection, name: str) -> Iterator[None]:
+    """Say plainly that the connection was lost in the context, where it was.
+
+    Args:
+        name: What a person calls the server.
+
+    Raises:
+        DatabaseUnreachableError: the server died, or ended the connection.
+    """
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        if not connection.broken and error.sqlstate not in SHUTDOWNS:
+            raise
+        message = f"{name}: PostgreSQL went away in the middle: {str(error).strip()}"
+        raise DatabaseUnreachableError(message) from error
 
 
 def is_answering(url: str) -> bool:

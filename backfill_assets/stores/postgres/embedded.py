@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from backfill_assets.stores.postgres.accounts import Account, check_account, choose_account
 from backfill_assets.stores.postgres.cluster import ROLE, cluster_major, give_cluster, make_cluster
-from backfill_assets.stores.postgres.connections import Target, connect
+from backfill_assets.stores.postgres.connections import Target, connect, loss_is_told
 from backfill_assets.stores.postgres.databases import STATEMENTS, Databases, create_database
 from backfill_assets.stores.postgres.errors import (
     DatabaseRefusedError,
@@ -120,9 +120,13 @@ class EmbeddedPostgres:
         return self.ensure_running().url(database)
 
     def ensure_database(self, name: str) -> None:
-        """Create the database unless it exists."""
-        address = self.ensure_running()
-        with connect(self._target(address)) as connection:
+        """Create the database unless it exists.
+
+        Raises:
+            DatabaseUnreachableError: the server died meanwhile.
+        """
+        target = self._target(self.ensure_running())
+        with connect(target) as connection, loss_is_told(connection, target.name):
             create_database(connection, name)
 
     def _unchanged(self) -> ServerAddress | None:
@@ -187,10 +191,11 @@ class EmbeddedPostgres:
 
     def _check(self, address: ServerAddress) -> None:
         """Log in once, waiting while the server recovers from the death of one of its own."""
+        target = self._target(address)
         deadline = time.monotonic() + RECOVERY_SECONDS
         while True:
             try:
-                with connect(self._target(address)) as connection:
+                with connect(target) as connection, loss_is_told(connection, target.name):
                     row = connection.execute(STATEMENTS["is_durable"]).fetchone()
                 break
             except (DatabaseRefusedError, DatabaseUnreachableError) as error:

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from backfill_assets.stores.postgres.connections import Target, connect
+from backfill_assets.stores.postgres.connections import Target, connect, loss_is_told
 from backfill_assets.stores.postgres.databases import Databases, create_database
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 from backfill_assets.stores.postgres.errors import DatabaseRefusedError, DatabaseUrlError
@@ -64,7 +64,10 @@ class ExternalPostgres:
             DatabaseRefusedError: the server answers and does not let us in.
             DatabaseRightError: the role may not create the database.
         """
-        with self._connect_somewhere(name) as connection:
+        with (
+            self._connect_somewhere(name) as connection,
+            loss_is_told(connection, "BACKFILL_DATABASE_URL"),
+        ):
             create_database(connection, name)
 
     def _connect_somewhere(self, wanted: str) -> psycopg.Connection:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 GRACE = timedelta(seconds=5)  # between a step's deadline and the takeover of its saga
 LEASE = timedelta(seconds=30)  # to look and decide; a step brings a lease of its own
 SHORTEST_WAIT = timedelta(seconds=1)
-LONGEST_LOCK_WAIT = timedelta(seconds=10)  # a lock that is let go early is noticed so soon
+LONGEST_LOCK_WAIT = timedelta(seconds=2)  # a lock that is let go early is noticed so soon
 SYSTEM = "the saga itself"
 
 

@@ -1,5 +1,7 @@
 """A server of the user's own, named by a URL, and what is said when it cannot be used."""
 
+import os
+import socket
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +11,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from backfill_assets.stores.postgres.connections import loss_is_told
 from backfill_assets.stores.postgres.databases import Databases
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 from backfill_assets.stores.postgres.errors import (
@@ -141,3 +144,32 @@ def test_a_malformed_url_is_refused_at_once_and_never_shown(url: str, complaint:
     assert complaint in str(caught.value)
     assert "s3cret" not in shown(caught.value).replace(url, "")
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ["pg_terminate_backend(pg_backend_pid())", "killed"])
+def test_a_server_that_goes_away_in_the_middle_is_no_error_of_the_statement(
+    database: str, ending: str
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        if ending == "killed":
+            connection.execute("SELECT 1")
+            # What a killed server looks like from here, and leaves those of other tests alone.
+            with socket.socket(fileno=os.dup(connection.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+            statement = "SELECT 1"
+        else:
+            statement = f"SELECT {ending}"
+        with (
+            pytest.raises(DatabaseUnreachableError, match=r"^the shop: PostgreSQL went away in"),
+            loss_is_told(connection, "the shop"),
+        ):
+            connection.execute(statement)
+
+
+def test_what_else_a_statement_says_passes(database: str) -> None:
+    with (
+        psycopg.connect(database, autocommit=True) as connection,
+        pytest.raises(psycopg.errors.LockNotAvailable),
+        loss_is_told(connection, "the shop"),
+    ):
+        connection.execute("DO $$ BEGIN RAISE EXCEPTION 'busy' USING ERRCODE = '55P03'; END $$")

@@ -62,7 +62,7 @@ def test_where_one_lock_is_taken_nothing_is_held_and_nothing_is_done(
     assert held(world) == [("seat/UA2", "trip/other")]
     assert world.reached() == []
     assert saga.status is SagaStatus.RUNNING
-    assert saga.due_at == START + timedelta(seconds=10)  # it looks again
+    assert saga.due_at == START + timedelta(seconds=2)  # it looks again
 
 
 def test_a_lock_whose_holder_died_ends_by_itself(world: World, sagas: Sagas) -> None:
