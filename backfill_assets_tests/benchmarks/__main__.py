@@ -41,12 +41,15 @@ def main(names: list[str]) -> None:
     unknown = set(names) - set(COMPARISONS)
     if unknown:
         sys.exit(f"no comparison {min(unknown)!r}; there are {', '.join(COMPARISONS)}")
-    for name in names or COMPARISONS:
-        with bench() as one:
-            figures = figures_of(name, one)
-        text = report.write(RESULTS, name, figures, datetime.now(UTC).date())
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+    RESULTS.mkdir(exist_ok=True)
+    # All is removed in the end only: after many files are deleted, disks are slow for minutes.
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=RESULTS) as folder:
+        for name in names or COMPARISONS:
+            with bench(Path(folder) / name) as one:
+                figures = figures_of(name, one)
+            text = report.write(RESULTS, name, figures, datetime.now(UTC).date())
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
 
 
 def figures_of(name: str, one: Bench) -> list[Figure]:
@@ -57,14 +60,13 @@ def figures_of(name: str, one: Bench) -> list[Figure]:
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
+def bench(folder: Path) -> Iterator[Bench]:
     """Yield a bench beside the store, with a PostgreSQL that flushes as the product's does."""
-    RESULTS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=RESULTS) as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # the server's account must be able to enter
-        with running_server(folder / "postgres", durable=True) as server:
-            yield Bench(folder, Workshop(server), results=RESULTS)
+    folder.mkdir()
+    for one in (folder.parent, folder):
+        one.chmod(0o755)  # the server's account must be able to enter
+    with running_server(folder / "postgres", durable=True) as server:
+        yield Bench(folder, Workshop(server), results=RESULTS)
 
 
 if __name__ == "__main__":
