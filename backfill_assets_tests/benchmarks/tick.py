@@ -16,13 +16,17 @@ from backfill_assets.resources.coverage_report import facts
 from backfill_assets.resources.project import DataSet, Project
 from backfill_assets.resources.run_requests import asset_key
 from backfill_assets.stores.files.local import LocalPartitionStore
+from backfill_assets.stores.files.looks import Looks
 from backfill_assets.stores.publishing_log import PublishingLog
 from backfill_assets_tests.benchmarks import work
 from backfill_assets_tests.benchmarks.measuring import Figure, Goal, in_turns, under
 from backfill_assets_tests.benchmarks.remembered import remember
+from backfill_assets_tests.benchmarks.scan import look_until_settled
 from backfill_assets_tests.resources.dagster_of_tests import Dagster
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from backfill_assets.core.catalogue import Catalogue
     from backfill_assets_tests.benchmarks.bench import Bench
 
@@ -50,24 +54,30 @@ def figures(bench: Bench, catalogue: Catalogue, name: str, *, tick: Goal) -> lis
         dagster = Dagster(project, instance)
         with patch.object(pace, "RESTS", 0):
             assert dagster.tick().run_requests  # a look at the coverage, once
+        look_until_settled(bench, partial(quiet_tick, dagster))
         found = in_turns(
             {
                 "tick": partial(quiet_tick, dagster),
-                "plan": partial(plan, project),
-                "status": partial(status, project),
+                "first": partial(first, project, partial(quiet_tick, dagster)),
+                "plan": partial(first, project, partial(plan, project)),
+                "status": partial(first, project, partial(status, project)),
             },
             rounds=1 if bench.small else ROUNDS,
         )
     count = len(project.plan(catalogue).committed)
-    goals = {"tick": tick, "plan": None, "status": None}
-    names = {"tick": "no-op tick of the sensor", "plan": "command plan", "status": "command status"}
+    names = {
+        "tick": "no-op tick of the sensor",
+        "first": "no-op tick, the first of a process",
+        "plan": "command plan",
+        "status": "command status",
+    }
     return [
         Figure(
             what=f"{names[one]}, {name} complete: {count:,} partitions",
             unit="s",
             product=samples,
-            goal=goals[one],
-            note="without the start of the interpreter" if one != "tick" else "",
+            goal=tick if "tick" in names[one] else None,
+            note="" if "tick" in names[one] else "without the start of the interpreter",
         )
         for one, samples in found.items()
     ]
@@ -90,6 +100,13 @@ def quiet_tick(dagster: Dagster) -> None:
     """Evaluate the sensor as the daemon does, without its rests; it must find nothing."""
     with patch.object(pace, "RESTS", 0):
         assert "Nothing is missing" in (dagster.tick().skip_message or "")
+
+
+def first(project: Project, look: Callable[[], None]) -> None:
+    """Look as a process does that has looked at nothing before."""
+    assert isinstance(project.store, LocalPartitionStore)
+    with patch.object(project.store, "_looks", Looks()):
+        look()
 
 
 def plan(project: Project) -> None:
