@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from backfill_assets_tests.benchmarks import report
 from backfill_assets_tests.benchmarks.bench import Bench
+from backfill_assets_tests.benchmarks.report import COMPARISONS
 from backfill_assets_tests.postgres_fixtures import Workshop, running_server
 
 if TYPE_CHECKING:
@@ -19,20 +20,6 @@ if TYPE_CHECKING:
 
     from backfill_assets_tests.benchmarks.measuring import Figure
 
-# In the order of the table.
-COMPARISONS = (
-    "year",
-    "library",
-    "publish",
-    "adopt",
-    "scan",
-    "tick",
-    "events",
-    "log",
-    "memory",
-    "growth",
-    "startup",
-)
 RESULTS = Path(".backfill").resolve()
 
 

@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 
     from backfill_assets_tests.benchmarks.measuring import Figure
 
+# In the order of the table.
+COMPARISONS = (
+    "year",
+    "library",
+    "publish",
+    "adopt",
+    "scan",
+    "tick",
+    "events",
+    "log",
+    "memory",
+    "growth",
+    "startup",
+)
 HEADER = (
     "| | product | against | needs | product needs | to reach | |",
     "|---|--:|---|--:|--:|---|---|",
@@ -36,8 +50,9 @@ def write(folder: Path, name: str, figures: Sequence[Figure], day: date) -> str:
         "measured": measured(day),
         "figures": [facts(figure) for figure in figures],
     }
-    path.write_text(json.dumps(known, indent=2) + "\n")
-    (folder / "benchmarks.md").write_text(markdown(known.values()))
+    in_order = {one: known[one] for one in COMPARISONS if one in known}
+    path.write_text(json.dumps(in_order, indent=2) + "\n")
+    (folder / "benchmarks.md").write_text(markdown(in_order.values()))
     return markdown([known[name]])
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backfill_assets_tests.benchmarks.__main__ import COMPARISONS, figures_of
+from backfill_assets_tests.benchmarks.__main__ import figures_of
 from backfill_assets_tests.benchmarks.bench import Bench
 from backfill_assets_tests.benchmarks.measuring import Figure, faster, under, within
+from backfill_assets_tests.benchmarks.report import COMPARISONS
 
 if TYPE_CHECKING:
     from pathlib import Path
