@@ -17,7 +17,6 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from backfill_assets import cli
 from backfill_assets.core.partitions import ColumnType
 from backfill_assets.defs import bindings
 from backfill_assets.flights.catalogue import FLIGHTS
@@ -25,6 +24,7 @@ from backfill_assets.resources import settings as settings_module
 from backfill_assets.stores.files import checkers
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets.stores.tables import arrow_type
+from backfill_assets_tests.command_line import Said, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,36 +54,22 @@ def run(
     environment: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Iterator[Callable[..., tuple[int, str, str]]]:
+) -> Iterator[Callable[..., Said]]:
     """``run("plan", …)`` as in a terminal: its exit code, and what it said where."""
 
     # One data set, as in a project of one's own.
     monkeypatch.setattr(bindings, "DATA_SETS", bindings.DATA_SETS[:1])
 
-    def command(*arguments: str, **changes: str) -> tuple[int, str, str]:
+    def command(*arguments: str, **changes: str) -> Said:
         for name in [name for name in os.environ if name.startswith("BACKFILL_")]:
             monkeypatch.delenv(name)
         for name, value in (environment | changes).items():
             monkeypatch.setenv(name, value)
         forget()
-        monkeypatch.setattr(sys, "argv", ["backfill-assets", *arguments])
-        monkeypatch.setenv("COLUMNS", "200")
-        capsys.readouterr()
-        code = exit_code()
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        return run_command(monkeypatch, capsys, *arguments)
 
     yield command
     forget()
-
-
-def exit_code() -> int:
-    """Run the command line, and return what the shell would see."""
-    try:
-        cli.main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def forget() -> None:

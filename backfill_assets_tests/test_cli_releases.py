@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from backfill_assets import cli
 from backfill_assets.cli import releases as commands
+from backfill_assets_tests.command_line import Said, run_command
 from backfill_assets_tests.resources.release_fixtures import world
 from backfill_assets_tests.resources.release_world import KEY, World
 from backfill_assets_tests.resources.small_project import DAY_1
@@ -32,30 +31,21 @@ def run(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Callable[..., tuple[int, str, str]]:
+) -> Callable[..., Said]:
     """``run("retract", …)`` as in a terminal: its exit code, and what it said."""
     releasing = world.releasing()
     monkeypatch.setattr(commands, "project", lambda: world.project)
     monkeypatch.setattr(commands, "releasing_of", lambda _project: releasing)
-    monkeypatch.setenv("COLUMNS", "200")
 
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["backfill-assets", *arguments])
-        capsys.readouterr()
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+    def command(*arguments: str) -> Said:
+        return run_command(monkeypatch, capsys, *arguments)
 
     return command
 
 
 def test_a_day_is_retracted_and_a_second_time_refused_in_a_sentence(
     world: World,
-    run: Callable[..., tuple[int, str, str]],
+    run: Callable[..., Said],
 ) -> None:
     world.fill(DAY_1)
     world.releasing().release(KEY, who="ada")
@@ -72,7 +62,7 @@ def test_a_day_is_retracted_and_a_second_time_refused_in_a_sentence(
 
 def test_what_differs_is_told_with_a_no_and_mended_when_asked_for(
     world: World,
-    run: Callable[..., tuple[int, str, str]],
+    run: Callable[..., Said],
 ) -> None:
     world.fill(DAY_1)
     world.releasing().release(KEY, who="ada")

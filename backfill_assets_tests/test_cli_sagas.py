@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import getpass
 import json
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from backfill_assets import cli
 from backfill_assets.cli import sagas as commands
 from backfill_assets.core.errors import NotAppliedError
 from backfill_assets.resources.saga_desk import SagaDesk
 from backfill_assets.stores.sagas.alerts import AlertDelivery
+from backfill_assets_tests.command_line import Said, run_command
 from backfill_assets_tests.resources.small_project import a_project
 from backfill_assets_tests.stores.sagas.trip import World, prepare, raising
 
@@ -43,22 +42,13 @@ def run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Callable[..., tuple[int, str, str]]:
+) -> Callable[..., Said]:
     """``run("list", …)`` as ``backfill-assets saga list …``: its exit code, and what it said."""
     project = replace(a_project(tmp_path / "store"), saga_desk=desk)
     monkeypatch.setattr(commands, "project", lambda: project)
-    monkeypatch.setenv("COLUMNS", "200")
 
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["backfill-assets", "saga", *arguments])
-        capsys.readouterr()
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+    def command(*arguments: str) -> Said:
+        return run_command(monkeypatch, capsys, "saga", *arguments)
 
     return command
 
@@ -72,7 +62,7 @@ def version(world: World, desk: SagaDesk) -> str:
 
 
 def test_sagas_are_listed_and_one_that_waits_makes_the_answer_no(
-    run: Callable[..., tuple[int, str, str]], version: str
+    run: Callable[..., Said], version: str
 ) -> None:
     code, out, _ = run("list")
     assert code == 3
@@ -89,7 +79,7 @@ def test_sagas_are_listed_and_one_that_waits_makes_the_answer_no(
 
 @pytest.mark.usefixtures("version")
 def test_the_commands_that_a_case_file_shows_are_commands(
-    run: Callable[..., tuple[int, str, str]], world: World
+    run: Callable[..., Said], world: World
 ) -> None:
     code, out, _ = run("show", "asking/1")
     assert code == 0
@@ -108,7 +98,7 @@ def test_the_commands_that_a_case_file_shows_are_commands(
 
 
 def test_a_saga_is_cancelled_and_who_and_why_are_kept(
-    run: Callable[..., tuple[int, str, str]], world: World, desk: SagaDesk
+    run: Callable[..., Said], world: World, desk: SagaDesk
 ) -> None:
     world.start(desk.sagas)
     desk.drive("trip/1")
@@ -119,9 +109,7 @@ def test_a_saga_is_cancelled_and_who_and_why_are_kept(
     assert journal[2] == ("cancelled", "ada", "ill")
 
 
-def test_what_is_refused_is_a_sentence(
-    run: Callable[..., tuple[int, str, str]], version: str
-) -> None:
+def test_what_is_refused_is_a_sentence(run: Callable[..., Said], version: str) -> None:
     assert version != "1"
     code, _, err = run("decide", "asking/1", "retry", "--version", "1", "--why", "why")
     assert (code, err) == (

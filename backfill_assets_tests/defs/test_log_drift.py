@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from backfill_assets import cli
 from backfill_assets.cli import releases as commands
 from backfill_assets.core.operations import Outcome
 from backfill_assets.core.partition_sets import PartitionSet
@@ -23,6 +21,7 @@ from backfill_assets.resources.run_requests import coverage_job_name
 from backfill_assets.stores.log.log import IdempotencyLog
 from backfill_assets.stores.postgres.programs import find_programs
 from backfill_assets.stores.publishing_log import PublishingLog, key_of
+from backfill_assets_tests.command_line import run_command
 from backfill_assets_tests.resources.dagster_of_tests import Dagster, a_range
 from backfill_assets_tests.resources.small_project import (
     DAY_5,
@@ -116,17 +115,10 @@ def command(
 ) -> Callable[..., Run]:
     """``command("reconcile", …)`` as in a terminal: its exit code, and what it said."""
     monkeypatch.setattr(commands, "project", lambda: project)
-    monkeypatch.setenv("COLUMNS", "200")
 
     def run(*arguments: str) -> Run:
-        monkeypatch.setattr(sys, "argv", ["backfill-assets", *arguments])
-        capsys.readouterr()
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, capsys.readouterr().out
+        said = run_command(monkeypatch, capsys, *arguments)
+        return said.code, said.out
 
     return run
 
