@@ -130,6 +130,10 @@ def _cycles(
 @lru_cache(maxsize=16)  # the same until another day closes
 def expected_partitions(catalogue: Catalogue, latest_closed_day: date) -> PartitionSet:
     """Return every partition that should exist and whose day is closed."""
+    return _expected_until(catalogue, latest_closed_day)
+
+
+def _expected_until(catalogue: Catalogue, latest_closed_day: date) -> PartitionSet:
     oldest = catalogue.oldest_retained_day(latest_closed_day)
     open_units = {
         day: mask
@@ -147,7 +151,7 @@ def expected_partitions(catalogue: Catalogue, latest_closed_day: date) -> Partit
 def _expected_later(catalogue: Catalogue, present: PartitionSet, latest: date) -> PartitionSet:
     """Return what will be expected of the open days that have a file already."""
     early = [day for day in present.days() if day > latest]
-    return expected_partitions(catalogue, early[0]) if early else PartitionSet.empty(catalogue)
+    return _expected_until(catalogue, early[0]) if early else PartitionSet.empty(catalogue)
 
 
 def make_plan(

@@ -35,12 +35,13 @@ def missing_partitions_sensor(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         if pace.rest_left > 0:
             return dg.SkipReason(
-                "The last look was a long one and found nothing to launch; the next is in "
+                "All stood when it was looked at, and looking took long; the next look is in "
                 f"{pace.rest_left:.0f} s."
             )
+        tick = Tick(project, catalogue, context.instance, context.log)
         with pace.look():
-            found = Tick(project, catalogue, context.instance, context.log).evaluate(context.cursor)
-        if found.run_requests:
+            found = tick.evaluate(context.cursor)
+        if not tick.is_idle:
             pace.go_on()
         return found
 

@@ -134,9 +134,7 @@ def end_dead_runs(project: Project, stands: PartitionSet) -> list[Partition]:
         return []  # as nearly always: one read
     for run in sorted(set(left_at_work(project, stands).values())):
         project.end_run(run)
-    over = [one.partition for one in _unfinished(log, stands) if not one.is_at_work]
-    log.forget(over)
-    return over
+    return log.forget(one.partition for one in _unfinished(log, stands) if not one.is_at_work)
 
 
 def _at_work(log: PublishingLog, stands: PartitionSet) -> dict[Partition, str]:

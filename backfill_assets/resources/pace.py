@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 LONG_LOOK_SECONDS = 0.5  # a shorter one costs little, however often it comes
 RESTS = 20  # times what a long look took: then looking takes a twentieth of a core at most
+LONGEST_REST_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -38,8 +39,9 @@ class Pace:
         began = self.used()
         yield
         took = self.used() - began
-        self._rests_until = self.clock() + RESTS * took if took > LONG_LOOK_SECONDS else 0.0
+        rest = min(RESTS * took, LONGEST_REST_SECONDS) if took > LONG_LOOK_SECONDS else 0.0
+        self._rests_until = self.clock() + rest
 
     def go_on(self) -> None:
-        """Look again without a rest: there is work."""
+        """Look again without a rest: there is something to do, or to wait for."""
         self._rests_until = 0.0

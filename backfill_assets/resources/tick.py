@@ -79,6 +79,7 @@ class Tick:
         self._catalogue = catalogue
         self._instance = instance
         self._log = log
+        self.is_idle = False  # once evaluated: all stands, and all of it was reported
 
     def evaluate(self, cursor: str | None) -> dg.SensorResult:
         """Return the runs to launch, or why none is launched.
@@ -111,6 +112,8 @@ class Tick:
             # What waits for its source has nothing new to show, and the others get the cores.
             if not requests and not waits:
                 hints = self._look_at_coverage(plan, hints, requests)
+        busy = requests or runs or plan.missing or plan.restating
+        self.is_idle = not busy and hints.reported != ""
         return dg.SensorResult(
             run_requests=requests,
             skip_reason=None

@@ -165,11 +165,13 @@ class PublishingLog:
             corrected = self._log.correct(PUBLISH, results, reason=reason)
         return [by_key[key] for key in corrected]
 
-    def forget(self, partitions: Iterable[Partition]) -> None:
-        """Let failures and doubts be over: the files stand, whoever made them."""
-        if keys := [key_of(partition) for partition in partitions]:
-            with closing(self._log):
-                self._log.prove(PUBLISH, keys)
+    def forget(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Let failures and doubts be over: the files stand, whoever made them; return those."""
+        by_key = {key_of(partition): partition for partition in partitions}
+        if not by_key:
+            return []
+        with closing(self._log):
+            return [by_key[key] for key in self._log.prove(PUBLISH, by_key)]
 
     def end_run(self, run_id: str) -> None:
         """End the attempts of a run that is known to be dead, and whose directory was revoked."""

@@ -84,7 +84,12 @@ def use_helpers(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 
 def helpers_of(pid: int) -> list[int]:
-    return [process.pid for process in psutil.Process(pid).children()]
+    """Return the children of a process that run code of ours, and not of Python's own."""
+    return [
+        process.pid
+        for process in psutil.Process(pid).children()
+        if (command := process.cmdline())[1:2] == ["-c"] and "multiprocessing" not in command[2]
+    ]
 
 
 def is_running(pid: int) -> bool:
@@ -239,6 +244,14 @@ class TestDeaths:
             adopt(a_project(root), history)
         assert helpers_of(os.getpid()) == []
         assert capfd.readouterr().err == ""
+
+    def test_what_prints_in_a_helper_does_not_print_among_its_answers(
+        self, root: Path, history: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        use_helpers(monkeypatch, 2)
+        loud = "print('a banner', flush=True)\n" + checkers._SERVE
+        monkeypatch.setattr(checkers, "_SERVE", loud)
+        assert adopt(a_project(root), history).adopted == EXPECTED
 
     def test_a_helper_that_cannot_read_what_it_is_asked_is_an_error_and_says_why(
         self, capfd: pytest.CaptureFixture[str]

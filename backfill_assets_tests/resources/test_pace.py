@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from backfill_assets.resources.pace import LONG_LOOK_SECONDS, RESTS, Pace
+from backfill_assets.resources.pace import (
+    LONG_LOOK_SECONDS,
+    LONGEST_REST_SECONDS,
+    RESTS,
+    Pace,
+)
 
 
 @dataclass(slots=True)
@@ -51,6 +56,11 @@ def test_after_a_long_look_it_rests_so_long_that_looking_costs_a_twentieth(
     assert pace.rest_left <= 0
     look(pace, hands, 0.1)
     assert pace.rest_left <= 0
+
+
+def test_no_rest_is_longer_than_a_minute(pace: Pace, hands: Hands) -> None:
+    look(pace, hands, 100)
+    assert pace.rest_left == pytest.approx(LONGEST_REST_SECONDS)
 
 
 def test_where_there_is_work_and_after_an_error_it_looks_again_at_once(

@@ -347,13 +347,23 @@ class TestRests:
         monkeypatch.setattr(pace, "LONG_LOOK_SECONDS", 0.0)
         monkeypatch.setattr(pace, "RESTS", 1e9)
         fill(dagster.project)
-        # On the way the coverage is looked at: what found something to launch has no rest.
+        # On the way all is reported and the coverage is looked at: no rest comes between.
         assert dagster.settled() == NOTHING_MISSING
         cursor = dagster.cursor
         message = dagster.tick().skip_message
         assert message is not None
-        assert message.startswith("The last look was a long one and found nothing to launch;")
+        assert message.startswith("All stood when it was looked at, and looking took long;")
         assert dagster.cursor == cursor
+
+    def test_it_does_not_rest_while_something_is_still_to_be_reported(
+        self, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pace, "LONG_LOOK_SECONDS", 0.0)
+        monkeypatch.setattr(pace, "RESTS", 1e9)
+        monkeypatch.setattr(tick_module, "REPORT_SLICE", 5)
+        fill(dagster.project)
+        messages = [dagster.tick().skip_message for _ in range(EXPECTED // 5)]
+        assert messages == [NOTHING_MISSING] * len(messages)
 
 
 class TestDifferences:

@@ -48,7 +48,7 @@ class Days:
 
     def look(self, *, after: float = SETTLE_SECONDS + 1) -> dict[str, list[str]]:
         self.now += after
-        masks = self.looks.masks(str(self.folder), self._read)
+        masks = self.looks.masks(CATALOGUE, str(self.folder), self._read)
         return {str(day): names for day, names in masks[0].items()}  # type: ignore[misc]
 
     def settle(self) -> None:

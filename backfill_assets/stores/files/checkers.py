@@ -45,7 +45,7 @@ _SERVE = """
 import sys
 sys.path[:] = {path!r}
 from backfill_assets.stores.files.checkers import serve
-serve()
+serve({answers})
 """
 
 
@@ -110,12 +110,22 @@ class _Helper:
     """A process that answers questions; it is dead at the end of the context."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-c", _SERVE.format(path=sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            process_group=0,  # Ctrl-C is for the one that asks, which ends this one
-        )
+        # A pipe of their own: whatever prints does not print among the answers.
+        answers, to_be_given = os.pipe()
+        self._answers = os.fdopen(answers, "rb")
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-c", _SERVE.format(path=sys.path, answers=to_be_given)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[to_be_given],
+                process_group=0,  # Ctrl-C is for the one that asks, which ends this one
+            )
+        except BaseException:
+            self._answers.close()
+            raise
+        finally:
+            os.close(to_be_given)
         with suppress(AttributeError, OSError):  # only Linux has it, and not beyond a limit
             fcntl.fcntl(self._answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
@@ -155,7 +165,7 @@ class _Helper:
         while count < len(batch):
             try:
                 frame = pickle.load(self._answers)  # noqa: S301 - our own process wrote it
-            except (EOFError, pickle.UnpicklingError) as error:
+            except (EOFError, pickle.UnpicklingError) as error:  # half an answer, or none
                 raise self._death(batch[count:]) from error
             count += len(frame)
             yield from map(_unpacked, frame)
@@ -164,11 +174,6 @@ class _Helper:
     def _questions(self) -> IO[bytes]:
         assert self._process.stdin is not None  # noqa: S101 - it is a pipe
         return self._process.stdin
-
-    @property
-    def _answers(self) -> IO[bytes]:
-        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
-        return self._process.stdout
 
     def _death(self, batch: list[Question]) -> HelperDiedError:
         code = self._process.wait()
@@ -189,11 +194,14 @@ class _WithoutPandas:
             raise ModuleNotFoundError(name)
 
 
-def serve() -> None:
-    """Answer questions from standard input until it ends: what a helper does all its life."""
+def serve(descriptor: int) -> None:
+    """Answer questions from standard input until it ends: what a helper does all its life.
+
+    Args:
+        descriptor: Where the answers go.
+    """
     sys.meta_path.insert(0, _WithoutPandas)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints does not print among the answers
+    answers = os.fdopen(descriptor, "wb")
     batches: SimpleQueue[list[Any]] = SimpleQueue()
     listening = partial(_listen, batches)
     threading.Thread(target=_for_life, args=(listening,), daemon=True).start()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import date
 
+    from backfill_assets.core.catalogue import Catalogue
+
 SETTLE_SECONDS = 3.0  # longer than the tick of any file system's clock
 FULL_SECONDS = 600.0  # a full look at least so often, whatever the times say
 
@@ -62,37 +64,44 @@ class Looks:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._last: dict[str, _Look] = {}
+        self._last: dict[tuple[Catalogue, str], _Look] = {}
 
-    def masks(self, days_folder: str, read: Callable[[], Reading]) -> Masks:
+    def masks(self, catalogue: Catalogue, days_folder: str, read: Callable[[], Reading]) -> Masks:
         """Return what a query's folders hold, read anew unless nothing has changed since.
 
         Args:
+            catalogue: Whose order of units gives the masks their meaning.
             days_folder: The folder of the query's days.
             read: Looks in full.
         """
-        last = self._last.get(days_folder)
+        key = (catalogue, days_folder)
+        last = self._last.get(key)
         now = self.clock()
         # Most processes look once: the first look takes no times.
         times = None if last is None else _times(last.folders)
+        asked_at = self.clock()
         is_same = last is not None and times is not None and times == last.times
         if last is not None and is_same and last.is_settled and now - last.read_at < FULL_SECONDS:
             return last.masks
         reading = read()
         if reading.has_strangers:
-            self._last.pop(days_folder, None)
+            self._last.pop(key, None)
         else:
-            self._last[days_folder] = _look(reading, last if is_same else None, times, now)
+            self._last[key] = _look(reading, last if is_same else None, times, now, asked_at)
         return reading.masks
 
 
-def _look(reading: Reading, before: _Look | None, times: _Times | None, now: float) -> _Look:
+def _look(
+    reading: Reading, before: _Look | None, times: _Times | None, now: float, asked_at: float
+) -> _Look:
     """Return what is remembered of a full look.
 
     Args:
         before: The look before, where it met the same times.
+        now: When it began.
+        asked_at: When all times had been asked for.
     """
-    met_at = now if before is None else before.times_met_at
+    met_at = asked_at if before is None else before.times_met_at
     folders = [os.fsencode(folder) for folder in reading.folders]
     # What changes while a clock stands still has stopped changing when it has moved on.
     is_settled = now - met_at > SETTLE_SECONDS

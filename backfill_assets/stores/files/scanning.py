@@ -66,7 +66,7 @@ def scan(
     for query in catalogue.queries:
         read = partial(_read, layout, scan_day, query, found)
         folder = layout.version_folder(query)
-        masks[query.name] = read().masks if looks is None else looks.masks(folder, read)
+        masks[query.name] = read().masks if looks is None else looks.masks(catalogue, folder, read)
     committed, held, restating = _sets(catalogue, masks)
     return Inventory(
         committed=committed,

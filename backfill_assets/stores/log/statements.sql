@@ -333,7 +333,9 @@ WITH asked AS (
     RETURNING log.idempotency_key, log.attempt, asked.stored
 ), kept AS (
     UPDATE idempotency_attempt AS own
-       SET result = corrected.stored, note = 'corrected: ' || %(reason)s
+       -- What it had stored itself, however often it is corrected.
+       SET result = coalesce(own.result, corrected.stored),
+           note = coalesce(own.note || '; ', '') || 'corrected: ' || %(reason)s
       FROM corrected
      WHERE own.idempotency_key = corrected.idempotency_key
        AND own.operation_name = %(operation)s AND own.attempt = corrected.attempt
