@@ -128,6 +128,13 @@ def test_another_content_that_was_found_is_stored_and_the_old_result_kept(world:
     ]
     assert notes(world) == ["corrected: it was replaced", None]
 
+    assert log.correct(FILE, {"k": (1, "newest")}, reason="again") == ["k"]
+    assert log.run(FILE, "k", 1, not_called) == "newest"
+    assert world.rows("SELECT result FROM idempotency_attempt WHERE idempotency_key = 'k'") == [
+        ("old",)
+    ]
+    assert notes(world) == ["corrected: it was replaced; corrected: again", None]
+
 
 def test_what_another_attempt_has_completed_since_is_not_corrected(world: World) -> None:
     log = world.log()
