@@ -34,6 +34,7 @@ from backfill_assets_tests.resources.small_project import (
     fill,
 )
 from backfill_assets_tests.stores.children import child
+from backfill_assets_tests.stores.sagas.trip import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,22 +48,6 @@ if TYPE_CHECKING:
 
 START = datetime(2024, 3, 6, 12, tzinfo=UTC)
 KEY = ReleaseKey("shops", DAY_1)  # two shops, two value types: four partitions of two rows
-
-
-class Clock:
-    """Real time, as far as sagas are concerned; it moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-    def pass_by(self, **time: float) -> None:
-        self.now += timedelta(**time)
 
 
 class Subscriber:
@@ -111,7 +96,7 @@ class World:
 
     url: str
     root: Path
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock = field(default_factory=lambda: Clock(START))
     subscribers: Sequence[str] = ()
     hooks: dict[str, list[Callable[[], object]]] = field(default_factory=lambda: defaultdict(list))
     opened: list[Releasing] = field(default_factory=list)

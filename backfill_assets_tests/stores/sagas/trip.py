@@ -64,8 +64,8 @@ def prepare(url: str) -> None:
 class Clock:
     """A clock that moves when it is told to, or when somebody sleeps by it."""
 
-    def __init__(self) -> None:
-        self.now = START
+    def __init__(self, start: datetime = START) -> None:
+        self.now = start
 
     def __call__(self) -> datetime:
         return self.now
