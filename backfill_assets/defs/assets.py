@@ -11,15 +11,11 @@ import dagster as dg
 
 from backfill_assets.core.catalogue import Catalogue, Grid
 from backfill_assets.core.cycles import Bounds
-from backfill_assets.core.errors import (
-    PartitionsRefusedError,
-    SourceError,
-    SourceNotReadyError,
-    UnknownPartitionError,
-)
+from backfill_assets.core.errors import UnknownPartitionError
 from backfill_assets.core.partitions import Query
 from backfill_assets.defs.partitions import partitions_definition
 from backfill_assets.resources.event_log import automatic_events_deferred
+from backfill_assets.resources.launchpad import errors_in_words
 from backfill_assets.resources.partition_io_manager import wants_replacement
 from backfill_assets.resources.partition_stream import PartitionStream
 from backfill_assets.resources.project import DataSet, Project
@@ -60,7 +56,9 @@ def _category_asset(
     @dg.multi_asset(
         name=_step_name(catalogue, grid, queries[0].category),
         description=f"{catalogue.name} by {queries[0].category}, one query for all value types.",
-        outs={name: _asset_out(query) for name, query in by_output.items()},
+        outs={
+            name: _asset_out(query, project.store.file_format) for name, query in by_output.items()
+        },
         partitions_def=partitions_definition(catalogue, grid),
         backfill_policy=dg.BackfillPolicy.single_run(),
         can_subset=True,
@@ -74,20 +72,10 @@ def _category_asset(
             for query in chosen:
                 # The first one commits the partitions of all; see PartitionIOManager.
                 yield dg.Output(stream, output_name=query.value_type)
-        _finish(stream)
+        with errors_in_words():
+            stream.finish()
 
     return category
-
-
-def _finish(stream: PartitionStream) -> None:
-    """Fail where something was left undone, in a sentence and not in a stack trace.
-
-    Retrying cannot help: the sensor takes up what can be done later.
-    """
-    try:
-        stream.finish()
-    except (PartitionsRefusedError, SourceError, SourceNotReadyError) as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
 
 
 def _stream(
@@ -112,14 +100,14 @@ def _stream(
     )
 
 
-def _asset_out(query: Query) -> dg.AssetOut:
+def _asset_out(query: Query, file_format: str) -> dg.AssetOut:
     return dg.AssetOut(
         key=asset_key(query),
         is_required=False,
         io_manager_key=IO_MANAGER,
         description=query.description,
         code_version=str(query.version),
-        kinds={"parquet"},
+        kinds={file_format},
         metadata={
             "first day": query.first_day.isoformat(),
             "columns": f"date, unit, {query.category} ({query.category_type}), "

@@ -4,11 +4,11 @@ from datetime import date
 
 import dagster as dg
 
-from backfill_assets.core.errors import BackfillAssetsError
 from backfill_assets.core.partitions import parse_day
 from backfill_assets.flights.models.catalogue import FLIGHT_MODELS
 from backfill_assets.flights.models.scoring import Scoring
 from backfill_assets.flights.models.steps import REQUEST_PREFIX
+from backfill_assets.resources.launchpad import errors_in_words, form
 
 
 def score_flight_job(scoring: Scoring) -> dg.JobDefinition:
@@ -23,13 +23,11 @@ def score_flight_job(scoring: Scoring) -> dg.JobDefinition:
         }
     )
     def score(context: dg.OpExecutionContext) -> None:
-        form = context.op_config
-        try:
+        asked = context.op_config
+        with errors_in_words():
             scores = scoring.score_flight(
-                form["request"], _day(form["date"]), form["airport"], form["flight"]
+                asked["request"], _day(asked["date"]), asked["airport"], asked["flight"]
             )
-        except BackfillAssetsError as error:
-            raise dg.Failure(f"{type(error).__name__}: {error}", allow_retries=False) from None
         context.log.info(
             f"Flight {scores.flights[0]}: risk {scores.risks[0]:.3f}, anomaly "
             f"{scores.anomalies[0]:.3f}, by models {scores.model}"
@@ -38,7 +36,7 @@ def score_flight_job(scoring: Scoring) -> dg.JobDefinition:
             {
                 "risk": scores.risks[0],
                 "anomaly": scores.anomalies[0],
-                "trail": f"backfill-assets trail {REQUEST_PREFIX}{form['request']}",
+                "trail": f"backfill-assets trail {REQUEST_PREFIX}{asked['request']}",
             }
         )
 
@@ -50,7 +48,7 @@ def score_flight_job(scoring: Scoring) -> dg.JobDefinition:
             "Score one flight. The same request again gets the stored answer; the same name for "
             "another flight is refused."
         ),
-        config={"ops": {"score": {"config": example}}},
+        config=form("score", **example),
     )
     def score_flight() -> None:
         score()

@@ -6,10 +6,11 @@ import dagster as dg
 
 from backfill_assets.core.sagas import SagaStatus
 from backfill_assets.defs.parts import Part
-from backfill_assets.defs.sagas import show_saga, told
+from backfill_assets.defs.sagas import show_saga
 from backfill_assets.flights.itinerary.definition import BOOK_ITINERARY
 from backfill_assets.flights.itinerary.itineraries import Itineraries
 from backfill_assets.flights.itinerary.requests import ItineraryRequest
+from backfill_assets.resources.launchpad import errors_in_words, form
 from backfill_assets.resources.project import Project
 from backfill_assets.resources.saga_desk import SagaDesk
 from backfill_assets.stores.sagas.rows import Saga
@@ -40,9 +41,9 @@ def book_itinerary_job(desk: SagaDesk, itineraries: Itineraries) -> dg.JobDefini
 
     @dg.op(config_schema=_fields(), out=dg.Out(dg.Nothing))
     def book(context: dg.OpExecutionContext) -> None:
-        with closing(desk):
-            saga = told(lambda: itineraries.start(desk.sagas, context.op_config, who="launchpad"))
-            saga = told(lambda: desk.drive(saga.saga_id))
+        with closing(desk), errors_in_words():
+            saga = itineraries.start(desk.sagas, context.op_config, who="launchpad")
+            saga = desk.drive(saga.saga_id)
             show_saga(context, desk, saga)
             if saga.status is SagaStatus.COMPENSATED:
                 raise _nothing_booked(desk, saga)
@@ -53,7 +54,7 @@ def book_itinerary_job(desk: SagaDesk, itineraries: Itineraries) -> dg.JobDefini
             f"{BOOK_ITINERARY.description} Where a hotel is full, a person decides with the job "
             "decide_saga; the job cancel_saga takes the whole journey back, for a fee."
         ),
-        config={"ops": {"book": {"config": EXAMPLE}}},
+        config=form("book", **EXAMPLE),
     )
     def book_itinerary() -> None:
         book()

@@ -54,8 +54,8 @@ def pipeline_checks(project: Project, scoring: Scoring) -> dg.AssetChecksDefinit
                 asset=PIPELINE,
                 description=(
                     "No attempt came back in the last seven days after another one had taken over. "
-                    "Those that did were "
-                    "fenced and changed nothing; a warning says who is slow or was stopped."
+                    "Those that did were fenced and changed nothing; a warning says who is slow or "
+                    "was stopped."
                 ),
             ),
             dg.AssetCheckSpec(

@@ -1,14 +1,13 @@
 """Releasing days in Dagster: a sensor, a job that drives the sagas, and a form to retract a day."""
 
 from collections import Counter
-from typing import Any
 
 import dagster as dg
 
 from backfill_assets.core.catalogue import Catalogue
-from backfill_assets.core.errors import BackfillAssetsError
 from backfill_assets.core.partitions import parse_day
 from backfill_assets.defs.assets import IO_MANAGER
+from backfill_assets.resources.launchpad import errors_in_words, form
 from backfill_assets.resources.release_tick import (
     RELEASE_JOB,
     RELEASE_OP,
@@ -51,7 +50,7 @@ def release_jobs(releasing: Releasing) -> list[dg.JobDefinition]:
     @dg.job(
         name=RELEASE_JOB,
         description="Release complete days; the sensor launches it. A day that is not is refused.",
-        config=_form(RELEASE_OP, releases=["CATALOGUE/YYYY-MM-DD"]),
+        config=form(RELEASE_OP, releases=["CATALOGUE/YYYY-MM-DD"]),
     )
     def release_job() -> None:
         release()
@@ -61,7 +60,7 @@ def release_jobs(releasing: Releasing) -> list[dg.JobDefinition]:
             "Take a released day back: its rows and manifest go, its partitions are held until "
             "they are released, and subscribers are told."
         ),
-        config=_form("retract", catalogue="CATALOGUE", day="YYYY-MM-DD", who="WHO", reason="WHY"),
+        config=form("retract", catalogue="CATALOGUE", day="YYYY-MM-DD", who="WHO", reason="WHY"),
     )
     def retract_day() -> None:
         retract()
@@ -95,17 +94,10 @@ def release_sensor(releasing: Releasing, catalogue: Catalogue) -> dg.SensorDefin
 
 
 def _retract(releasing: Releasing, catalogue: str, day: str, who: str, reason: str) -> str:
-    """Retract a day, and say what came of it; an error of ours is a sentence, not a stack trace."""
+    """Retract a day, and say what came of it."""
     parsed = parse_day(day)
     if parsed is None:
         raise dg.Failure(f"day {day!r}: expected YYYY-MM-DD", allow_retries=False)
-    try:
+    with errors_in_words():
         undone = releasing.retract(catalogue, parsed, who=who, why=reason)
-    except BackfillAssetsError as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
     return "; ".join(f"{saga.saga_id} is {saga.status}" for saga in undone)
-
-
-def _form(op: str, **example: Any) -> dict[str, Any]:
-    """Return what stands in the launchpad at first: a form to fill in, which does nothing as is."""
-    return {"ops": {op: {"config": example}}}

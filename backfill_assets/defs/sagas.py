@@ -4,15 +4,14 @@ Everything about a saga is in its database. A run that drives one can be killed 
 sensor has another one take it up when its lease is over.
 """
 
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import dagster as dg
 
-from backfill_assets.core.errors import BackfillAssetsError
 from backfill_assets.core.sagas import Choice
 from backfill_assets.defs.parts import Part
+from backfill_assets.resources.launchpad import errors_in_words, form
 from backfill_assets.resources.saga_desk import SagaDesk
 from backfill_assets.resources.saga_runs import (
     DRIVE_OP,
@@ -46,12 +45,13 @@ def saga_definitions(desk: SagaDesk, tick_seconds: int) -> Part:
 def _run_job(desk: SagaDesk) -> dg.JobDefinition:
     @dg.op(name=DRIVE_OP, config_schema={"saga": _saga_field()}, out=dg.Out(dg.Nothing))
     def drive(context: dg.OpExecutionContext) -> None:
-        show_saga(context, desk, told(lambda: desk.drive(context.op_config["saga"])))
+        with errors_in_words():
+            show_saga(context, desk, desk.drive(context.op_config["saga"]))
 
     @dg.job(
         name=RUN_SAGA_JOB,
         description="Drive a saga as far as it goes; the sensor launches it for each that is due.",
-        config=_form(DRIVE_OP, saga="NAME/KEY"),
+        config=form(DRIVE_OP, saga="NAME/KEY"),
     )
     def run_saga() -> None:
         drive()
@@ -74,14 +74,15 @@ def _decide_job(desk: SagaDesk) -> dg.JobDefinition:
 
     @dg.op(config_schema=schema, out=dg.Out(dg.Nothing))
     def decide(context: dg.OpExecutionContext) -> None:
-        form = dict(context.op_config)
-        saga_id = form.pop("saga")
-        told(lambda: desk.decide(saga_id, **form))
-        show_saga(context, desk, told(lambda: desk.drive(saga_id)))
+        given = dict(context.op_config)
+        saga_id = given.pop("saga")
+        with errors_in_words():
+            desk.decide(saga_id, **given)
+            show_saga(context, desk, desk.drive(saga_id))
 
     @dg.job(
         description="Decide about a saga that waits for a person, and drive it on.",
-        config=_form("decide", saga="NAME/KEY", version=0, choice="retry", who="WHO", why="WHY"),
+        config=form("decide", saga="NAME/KEY", version=0, choice="retry", who="WHO", why="WHY"),
     )
     def decide_saga() -> None:
         decide()
@@ -98,14 +99,15 @@ def _cancel_job(desk: SagaDesk) -> dg.JobDefinition:
 
     @dg.op(config_schema=schema, out=dg.Out(dg.Nothing))
     def cancel(context: dg.OpExecutionContext) -> None:
-        form = dict(context.op_config)
-        saga_id = form.pop("saga")
-        told(lambda: desk.cancel(saga_id, **form))
-        show_saga(context, desk, told(lambda: desk.drive(saga_id)))
+        given = dict(context.op_config)
+        saga_id = given.pop("saga")
+        with errors_in_words():
+            desk.cancel(saga_id, **given)
+            show_saga(context, desk, desk.drive(saga_id))
 
     @dg.job(
         description="Have everything undone that a saga did, also one that is completed.",
-        config=_form("cancel", saga="NAME/KEY", who="WHO", why="WHY"),
+        config=form("cancel", saga="NAME/KEY", who="WHO", why="WHY"),
     )
     def cancel_saga() -> None:
         cancel()
@@ -230,16 +232,3 @@ def _listed(sagas: list[Saga]) -> str:
 
 def _saga_field() -> dg.Field:
     return dg.Field(str, description="The saga: its name, a slash, its key.")
-
-
-def _form(op: str, **example: Any) -> dict[str, Any]:
-    """Return what stands in the launchpad at first: a form to fill in, which does nothing as is."""
-    return {"ops": {op: {"config": example}}}
-
-
-def told(act: Callable[[], Saga]) -> Saga:
-    """Do it; an error of ours is a sentence, not a stack trace."""
-    try:
-        return act()
-    except BackfillAssetsError as error:
-        raise dg.Failure(str(error), allow_retries=False) from None

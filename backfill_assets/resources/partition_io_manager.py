@@ -224,7 +224,8 @@ def partition_io_manager(project: Project) -> dg.IOManagerDefinition:
             yield PartitionIOManager(project, attempt, tags, claims)
 
     return dg.IOManagerDefinition(
-        resource_fn=resource,  # type: ignore[arg-type]  # generators work; the type omits them description="Commits partitions as files, and loads them again."
+        resource_fn=resource,  # type: ignore[arg-type]  # generators work; the type omits them
+        description="Commits partitions as files, and loads them again.",
     )
 
 
