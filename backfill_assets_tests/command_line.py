@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +29,17 @@ def run_command(
     capsys.readouterr()
     code = _exit_code()
     return Said(code, *capsys.readouterr())
+
+
+def be_nobody_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be a user without a name, as a container with an arbitrary uid has it."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
 
 
 def _exit_code() -> int:

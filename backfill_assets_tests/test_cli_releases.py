@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backfill_assets.cli import releases as commands
-from backfill_assets_tests.command_line import Said, run_command
+from backfill_assets_tests.command_line import Said, be_nobody_known, run_command
 from backfill_assets_tests.resources.release_fixtures import world
 from backfill_assets_tests.resources.release_world import KEY, World
 from backfill_assets_tests.resources.small_project import DAY_1
@@ -58,6 +58,19 @@ def test_a_day_is_retracted_and_a_second_time_refused_in_a_sentence(
     assert (code, out) == (1, "")
     assert err.startswith("ReleaseError: shops 2024-03-01 is not released")
     assert run("retract", "shops", "1 March", "--reason", "x")[0] == 1
+
+
+def test_a_user_without_a_name_says_who_retracts(
+    world: World, run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fill(DAY_1)
+    world.releasing().release(KEY, who="ada")
+    be_nobody_known(monkeypatch)
+    command = ("retract", "shops", "2024-03-01", "--reason", "the till was wrong")
+    code, out, err = run(*command)
+    assert (code, out) == (1, "")
+    assert err.startswith("SettingsError: --who: this machine does not know your login")
+    assert run(*command, "--who", "ada").code == 0
 
 
 def test_what_differs_is_told_with_a_no_and_mended_when_asked_for(

@@ -13,7 +13,7 @@ from backfill_assets.cli import sagas as commands
 from backfill_assets.core.errors import NotAppliedError
 from backfill_assets.resources.saga_desk import SagaDesk
 from backfill_assets.stores.sagas.alerts import AlertDelivery
-from backfill_assets_tests.command_line import Said, run_command
+from backfill_assets_tests.command_line import Said, be_nobody_known, run_command
 from backfill_assets_tests.resources.small_project import a_project
 from backfill_assets_tests.stores.sagas.trip import World, prepare, raising
 
@@ -95,6 +95,17 @@ def test_the_commands_that_a_case_file_shows_are_commands(
     assert world.execute("SELECT who FROM saga_journal WHERE event = 'decided'") == [
         (getpass.getuser(),)
     ]
+
+
+def test_a_user_without_a_name_says_who_decides(
+    run: Callable[..., Said], world: World, desk: SagaDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start(desk.sagas)
+    desk.drive("trip/1")
+    be_nobody_known(monkeypatch)
+    code, _, err = run("cancel", "trip/1", "--why", "ill")
+    assert code == 1
+    assert err.startswith("SettingsError: --who: this machine does not know your login")
 
 
 def test_a_saga_is_cancelled_and_who_and_why_are_kept(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backfill_assets.cli.screen import NO, Json, out, print_json
+from backfill_assets.cli.screen import NO, Json, out, person, print_json
 from backfill_assets.core.errors import SettingsError
 from backfill_assets.core.partitions import parse_day
 from backfill_assets.core.sagas import SagaStatus
@@ -35,7 +34,7 @@ def retract(
     if parsed is None:
         message = f"day {day!r}: expected YYYY-MM-DD"
         raise SettingsError(message)
-    undone = _releasing().retract(catalogue, parsed, who=who or getpass.getuser(), why=reason)
+    undone = _releasing().retract(catalogue, parsed, who=person(who), why=reason)
     for saga in undone:
         out.print(f"{saga.saga_id} is {saga.status}")
         if saga.question is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backfill_assets.cli.screen import NO, Json, out, print_json
+from backfill_assets.cli.screen import NO, Json, out, person, print_json
 from backfill_assets.core.errors import SettingsError
 from backfill_assets.core.sagas import Choice, SagaStatus  # noqa: TC001 - typer reads them
 from backfill_assets.defs.bindings import project
@@ -64,7 +63,7 @@ def decide_saga(
         saga,
         version,
         choice,
-        who=_person(who),
+        who=person(who),
         why=why,
         step=step,
         arguments=arguments,
@@ -76,7 +75,7 @@ def decide_saga(
 @app.command("cancel")
 def cancel_saga(saga: SagaId, why: Why, who: Who = None) -> None:
     """Have everything undone that a saga did, also one that is completed."""
-    _desk().cancel(saga, who=_person(who), why=why)
+    _desk().cancel(saga, who=person(who), why=why)
     _print_driven(saga)
 
 
@@ -86,14 +85,6 @@ def _desk() -> SagaDesk:
         message = "this project has no sagas; name some in defs/bindings.py"
         raise SettingsError(message)
     return desk
-
-
-def _person(who: str | None) -> str:
-    try:
-        return who or getpass.getuser()
-    except (KeyError, OSError):
-        message = "--who: this machine does not know your login; say who decides"
-        raise SettingsError(message) from None
 
 
 def _print_driven(saga_id: str) -> None:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import yaml
@@ -36,6 +36,10 @@ EARLY_DEATHS = 3
 TAIL_BYTES = 2_000  # of a log, in an error
 SOCKET_PATH_BYTES = 103  # the longest path of a socket on macOS; Linux has room for four more
 LOG_BYTES = 20_000_000  # a log that is longer begins anew at the next start
+# The birth of a process is told by a clock that is corrected meanwhile, and rounded to a second. No
+# pid is given to another process so soon.
+BIRTH_TOLERANCE_SECONDS = 60
+DEFAULT_HOME = ".backfill/"  # in the project's dagster.yaml
 
 
 @dataclass(slots=True)
@@ -85,12 +89,11 @@ class DagsterProcesses:
         self._end_leftovers()
         self._socket.unlink(missing_ok=True)
         # The file speaks of the default home; `dagster dev` reads it as it stands.
-        instance = (PROJECT / "dagster.yaml").read_text()
-        here = instance.replace(": .backfill/", f": {self._home.parent}/")
-        (self._home / "dagster.yaml").write_text(here)
+        instance = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
+        _write_yaml(self._home / "dagster.yaml", _moved(instance, self._home.parent))
         location = {"socket": str(self._socket), "location_name": CODE_LOCATION}
         workspace = {"load_from": [{"grpc_server": location}]}
-        (self._home / "workspace.yaml").write_text(yaml.safe_dump(workspace))
+        _write_yaml(self._home / "workspace.yaml", workspace)
 
     def watch(self) -> list[str]:
         """Start what does not run; return the names of those that had died.
@@ -189,11 +192,24 @@ class DagsterProcesses:
         for pid, created in born.items():
             try:
                 process = psutil.Process(int(pid))
-                if process.create_time() == created:
+                if abs(process.create_time() - created) < BIRTH_TOLERANCE_SECONDS:
                     leftovers.append(process)
             except psutil.NoSuchProcess:
                 continue
         _end(leftovers)
+
+
+def _moved(config: Any, home: Path) -> Any:
+    """Return a configuration whose folders in the default home are in ``home``."""
+    if isinstance(config, dict):
+        return {name: _moved(value, home) for name, value in config.items()}
+    if isinstance(config, str) and config.startswith(DEFAULT_HOME):
+        return str(home / config.removeprefix(DEFAULT_HOME))
+    return config
+
+
+def _write_yaml(path: Path, config: Any) -> None:
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
 
 
 def _socket_of(home: Path) -> Path:

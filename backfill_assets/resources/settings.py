@@ -69,7 +69,6 @@ class Settings(BaseModel):
         pattern="^https?://",
         description="Gets every alert as JSON; alerts are logged in any case.",
     )
-
     subscribers: tuple[str, ...] = Field(
         (),
         repr=False,  # an address may hold a token
@@ -104,8 +103,11 @@ class Settings(BaseModel):
             return cls.model_validate({k.removeprefix(PREFIX).lower(): v for k, v in found.items()})
         except ValidationError as error:
             first = error.errors()[0]
-            name = PREFIX + str(first["loc"][0]).upper()
-            message = f"{name}: {first['msg']}; found {found.get(name)!r}"
+            field = str(first["loc"][0])
+            name = PREFIX + field.upper()
+            is_secret = not cls.model_fields[field].repr
+            shown = "" if is_secret else f"; found {found.get(name)!r}"
+            message = f"{name}: {first['msg']}{shown}"
             raise SettingsError(message) from None
 
     @property

@@ -93,6 +93,13 @@ def test_a_malformed_value_is_refused_with_its_variable(name: str, value: str) -
         Settings.load({**NO_FILE, name: value})
 
 
+@pytest.mark.parametrize("name", ["BACKFILL_ALERT_WEBHOOK", "BACKFILL_SUBSCRIBERS"])
+def test_an_address_that_is_refused_is_not_shown_as_it_may_hold_a_token(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{name}: ") as refusal:
+        Settings.load({**NO_FILE, name: "htp://hooks.example/hunter2"})
+    assert "hunter2" not in str(refusal.value)
+
+
 def test_a_relative_folder_starts_at_the_project_wherever_a_process_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
