@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from backfill_assets.resources.coverage_report import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from rich.console import Console
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backfill_assets.core.plan import Plan
 
 RATE_LOOKS = 15  # about half a minute
-LINE_SECONDS = 10.0  # between two lines where the output is no terminal
+LINE_SECONDS = 10.0  # between two lines of a catalogue where the output is no terminal
 
 
 def bar(console: Console, *, disable: bool = False) -> Progress:
@@ -35,15 +35,19 @@ def bar(console: Console, *, disable: bool = False) -> Progress:
 
 
 class ProgressView:
-    """Committed of expected, newest and oldest day, rate and time left, for each catalogue."""
+    """Committed of expected, newest and oldest day, rate and time left, for each catalogue.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        clock: Seconds that pass.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
+        self._clock = clock
         self._bar = bar(console)
         self._tasks: dict[str, object] = {}
         self._looks: dict[str, deque[tuple[float, int]]] = {}
-        self._last_line = float("-inf")
-        self._last_text = ""
+        self._last_lines: dict[str, tuple[float, str]] = {}  # by catalogue: when, and what
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -63,7 +67,7 @@ class ProgressView:
 
     def show(self, plans: Sequence[Plan]) -> None:
         """Show how far each catalogue is."""
-        now = time.monotonic()
+        now = self._clock()
         for plan in plans:
             more = self._details(plan, now)
             if self._console.is_terminal:
@@ -76,7 +80,8 @@ class ProgressView:
         parts = [f"{days[-1]} … {days[0]}"] if days else []
         rate = self._rate(plan.catalogue.name, now, len(plan.committed))
         if rate > 0 and plan.missing:
-            parts.append(f"{rate:.0f}/s, {duration(len(plan.missing) / rate)} left")
+            shown = f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
+            parts.append(f"{shown}/s, {duration(len(plan.missing) / rate)} left")
         elif not plan.missing and plan.expected:
             parts.append("complete")
         return "  ".join(parts)
@@ -101,8 +106,10 @@ class ProgressView:
         )
 
     def _print_line(self, plan: Plan, more: str, now: float) -> None:
-        text = f"{plan.catalogue.name}: {len(plan.committed)} of {len(plan.expected)}  {more}"
-        is_news = text != self._last_text
-        if is_news and (now - self._last_line >= LINE_SECONDS or not plan.missing):
-            self._last_line, self._last_text = now, text
+        """Print what is new of a catalogue: now and then, and when it is complete."""
+        name = plan.catalogue.name
+        text = f"{name}: {len(plan.committed)} of {len(plan.expected)}  {more}".rstrip()
+        last_at, last_text = self._last_lines.get(name, (float("-inf"), ""))
+        if text != last_text and (now - last_at >= LINE_SECONDS or not plan.missing):
+            self._last_lines[name] = (now, text)
             self.say(text)
