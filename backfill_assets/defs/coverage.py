@@ -5,7 +5,12 @@ import dagster as dg
 from backfill_assets.core.catalogue import Catalogue
 from backfill_assets.core.coverage import Coverage
 from backfill_assets.defs.assets import IO_MANAGER
-from backfill_assets.resources.coverage_report import calendar_markdown, facts, markdown
+from backfill_assets.resources.coverage_report import (
+    calendar_markdown,
+    facts,
+    markdown,
+    percent,
+)
 from backfill_assets.resources.project import Project
 
 
@@ -31,7 +36,7 @@ def coverage_asset(project: Project, catalogue: Catalogue) -> dg.AssetsDefinitio
         return dg.MaterializeResult(
             metadata={
                 "calendar": dg.MetadataValue.md(calendar_markdown(found)),
-                "completeness": f"{found.total.completeness:.2%}",
+                "completeness": percent(found.total.committed, found.total.expected),
                 **known["total"],
                 **{name: known[name] or "none" for name in headline},
                 "by query": dg.MetadataValue.md(markdown(found.by_query(), "query")),

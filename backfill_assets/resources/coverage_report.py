@@ -36,7 +36,7 @@ def facts(
         "next_day": _text(closing[0]) if closing else None,
         "next_day_closes_at": closing[1].isoformat() if closing else None,
         "time_left": None if seconds_left is None else duration(seconds_left),
-        "completeness": round(coverage.total.completeness, 6),
+        "completeness": coverage.total.completeness,
         "total": asdict(coverage.total),
         "queries": {name: asdict(counts) for name, counts in coverage.by_query().items()},
         "units": {name: asdict(counts) for name, counts in coverage.by_unit().items()},
@@ -50,7 +50,7 @@ def markdown(counts: Mapping[str, Counts], what: str) -> str:
     lines = ["| " + " | ".join(heading) + " |", "|---|" + "---:|" * (len(heading) - 1)]
     for name, row in counts.items():
         cells = [str(getattr(row, column)) for column in COLUMNS]
-        lines.append("| " + " | ".join([name, *cells, f"{row.completeness:.1%}"]) + " |")
+        lines.append("| " + " | ".join([name, *cells, percent(row.committed, row.expected)]) + " |")
     return "\n".join(lines)
 
 
@@ -129,6 +129,12 @@ def _month_ticks(weeks: Sequence[Sequence[date]]) -> list[tuple[int, str]]:
         if week and (name := f"{week[0]:{form}}") not in {known for _, known in ticks}:
             ticks.append((column, name))
     return ticks[:: max(1, len(ticks) // 8)]
+
+
+def percent(committed: int, expected: int) -> str:
+    """Return a share for people: 100 % is only what is whole."""
+    hundredths = 10_000 * committed // expected if expected else 10_000
+    return f"{hundredths / 100:.2f}%"
 
 
 def duration(seconds: float) -> str:

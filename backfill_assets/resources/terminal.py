@@ -5,9 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
+from rich.measure import Measurement
+from rich.segment import Segments
 from rich.table import Table
 
-from backfill_assets.resources.coverage_report import COLUMNS
+from backfill_assets.resources.coverage_report import COLUMNS, percent
 from backfill_assets.resources.run_requests import describe
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from backfill_assets.stores.sagas.rows import Saga
 
 CYCLES_SHOWN = 5
+SELDOM = frozenset({"backing_off", "held", "stale", "unexpected"})  # left out where there is none
+WIDEST = 1_000  # characters of a table; none is as wide
 PATHS_SHOWN = 10  # of each kind; --json has them all
 
 
@@ -67,16 +72,7 @@ def print_plan(out: Console, one: Plan, bounds: Bounds) -> None:
 
 def print_status(out: Console, known: dict[str, Any]) -> None:
     """Print the facts of a coverage as tables."""
-    table = Table(title=f"{known['catalogue']}, closed up to {known['latest_closed_day']}")
-    table.add_column("query or unit", no_wrap=True)
-    for name in (*COLUMNS, "complete"):
-        table.add_column(name.replace("_", " "), justify="right")
-    for group in (known["queries"], known["units"], {"all": known["total"]}):
-        for name, counts in group.items():
-            share = counts["committed"] / counts["expected"] if counts["expected"] else 1.0
-            table.add_row(name, *(str(counts[column]) for column in COLUMNS), f"{share:.1%}")
-        table.add_section()
-    out.print(table)
+    _print_whole(out, _table_of_counts(known))
     for name in ("time_left", "complete_until", "oldest_hole", "next_day", "next_day_closes_at"):
         out.print(f"{name.replace('_', ' ')}: {known[name] or 'none'}", highlight=False)
     for failure in known["failures"]:
@@ -88,6 +84,29 @@ def print_status(out: Console, known: dict[str, Any]) -> None:
         )
 
 
+def _table_of_counts(known: dict[str, Any]) -> Table:
+    """Return the counts by query and unit."""
+    columns = [name for name in COLUMNS if name not in SELDOM or known["total"][name]]
+    title = f"{known['catalogue']}, closed up to {known['latest_closed_day']}"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("query or unit")
+    for name in (*columns, "complete"):
+        table.add_column(name.replace("_", " "), justify="right")
+    for group in (known["queries"], known["units"], {"all": known["total"]}):
+        for name, counts in group.items():
+            share = percent(counts["committed"], counts["expected"])
+            table.add_row(name, *(str(counts[column]) for column in columns), share)
+        table.add_section()
+    return table
+
+
+def _print_whole(out: Console, table: Table) -> None:
+    """Print a table as wide as it is: a narrower terminal wraps its lines, and nothing is cut."""
+    width = Measurement.get(out, out.options.update(max_width=WIDEST), table).maximum
+    lines = out.render(table, out.options.update(width=width))
+    out.print(Segments(lines), crop=False)
+
+
 def print_pruning(out: Console, err: Console, known: dict[str, Any]) -> None:
     """Print what a catalogue does not ask for any more."""
     table = Table(title=f"{known['catalogue']}: not asked for any more")
@@ -96,7 +115,7 @@ def print_pruning(out: Console, err: Console, known: dict[str, Any]) -> None:
     for kind, found in known["kinds"].items():
         table.add_row(kind, *(f"{found[name]:,}" for name in ("files", "folders", "bytes")))
     if known["kinds"]:
-        out.print(table)
+        _print_whole(out, table)
     else:
         out.print(f"{known['catalogue']}: nothing to prune")
     for kind, found in known["kinds"].items():

@@ -15,6 +15,7 @@ from backfill_assets.resources.coverage_report import (
     duration,
     facts,
     markdown,
+    percent,
 )
 
 from .small_project import DAY_1, DAY_2, DAY_3, DAY_5, EXPECTED, a_project, fill
@@ -99,7 +100,7 @@ def test_a_table_has_a_row_for_each_name(tmp_path: Path) -> None:
     lines = markdown(coverage.by_unit(), "unit").splitlines()
 
     assert lines[0].startswith("| unit | expected | committed | missing |")
-    assert lines[2] == "| Paris | 16 | 0 | 16 | 0 | 0 | 0 | 0 | 0.0% |"
+    assert lines[2] == "| Paris | 16 | 0 | 16 | 0 | 0 | 0 | 0 | 0.00% |"
     assert len(lines) == 2 + 3
 
 
@@ -117,3 +118,10 @@ def test_a_calendar_is_a_picture_whatever_the_days(tmp_path: Path) -> None:
 )
 def test_a_duration_is_told_in_two_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_hundred_per_cent_is_only_what_is_whole() -> None:
+    assert percent(1_000_463, 1_000_464) == "99.99%"
+    assert percent(1_000_464, 1_000_464) == "100.00%"
+    assert percent(57, 100) == "57.00%"
+    assert percent(0, 0) == "100.00%"  # nothing is expected, and nothing is missing
