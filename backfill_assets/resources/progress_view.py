@@ -87,8 +87,13 @@ class ProgressView:
         return "  ".join(parts)
 
     def _rate(self, name: str, now: float, done: int) -> float:
-        """Return partitions a second over the last looks; runs commit in bursts."""
+        """Return partitions a second over the last looks; runs commit in bursts.
+
+        The time before the first commit does not count: Dagster starts in it.
+        """
         looks = self._looks.setdefault(name, deque(maxlen=RATE_LOOKS))
+        if len(looks) == 1 and looks[0][1] == done:
+            looks.clear()
         looks.append((now, done))
         then, done_then = looks[0]
         elapsed = now - then

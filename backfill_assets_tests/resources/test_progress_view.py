@@ -51,7 +51,7 @@ def test_each_catalogue_is_told_once_until_it_has_news() -> None:
 
     assert screen.show(shops, kiosks) == [done, f"kiosks: 0 of {EXPECTED}"]
     assert screen.show(shops, kiosks, after=60) == []
-    told = [f"kiosks: 10 of {EXPECTED}  2024-03-05 … 2024-03-05  0.1/s, 4 min 12 s left"]
+    told = [f"kiosks: 10 of {EXPECTED}  2024-03-05 … 2024-03-05  1.0/s, 36 s left"]
     assert screen.show(shops, a_plan(KIOSKS, 10), after=10) == told
 
 
