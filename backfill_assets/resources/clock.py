@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from backfill_assets.core.errors import SettingsError
@@ -84,7 +84,8 @@ def make_clock(text: str, state_file: Path) -> Clock:
     instant = _instant(instant_text)
     if not separator:
         return FixedClock(instant)
-    return ReplayingClock(instant, _began_at(text, state_file), _speed(speed_text))
+    speed = _speed(speed_text)  # before the file is written: a mistake begins no replay
+    return ReplayingClock(instant, _began_at(text, state_file), speed)
 
 
 def _instant(text: str) -> datetime:
@@ -95,6 +96,9 @@ def _instant(text: str) -> datetime:
         raise SettingsError(message) from None
     if instant.tzinfo is None:
         message = f"BACKFILL_CLOCK: {text!r} has no offset from UTC; {_EXPECTED}"
+        raise SettingsError(message)
+    if not MINYEAR < instant.year < MAXYEAR:
+        message = f"BACKFILL_CLOCK: {text!r} is too near to an end of the calendar; {_EXPECTED}"
         raise SettingsError(message)
     return instant.astimezone(UTC)
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backfill_assets.core.cycles import Bounds
@@ -88,7 +90,12 @@ class Settings(BaseModel):
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         """A relative folder means the same in every process: it starts at the project."""
-        return None if path is None else PROJECT / path.expanduser()
+        if path is None:
+            return None
+        try:
+            return PROJECT / path.expanduser()
+        except RuntimeError:
+            raise ValueError(f"{path.parts[0]} is nobody's home on this machine") from None
 
     @classmethod
     def load(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -200,15 +207,40 @@ def _env_file(environment: Mapping[str, str]) -> dict[str, str]:
     BACKFILL_ENV_FILE names another file, or none where it is empty.
 
     Raises:
-        SettingsError: BACKFILL_ENV_FILE names a file that is not there.
+        SettingsError: BACKFILL_ENV_FILE names a file that is not there, or the file is malformed.
     """
     named = environment.get(PREFIX + "ENV_FILE")
     path = PROJECT / (".env" if named is None else named)
     if named and not path.is_file():
         message = f"{PREFIX}ENV_FILE: there is no file {path}"
         raise SettingsError(message)
-    values = dotenv_values(path) if path.is_file() else {}
+    values = _values_in(path) if path.is_file() else {}
     return {k: v for k, v in values.items() if k.startswith(PREFIX) and v is not None}
+
+
+def _values_in(path: Path) -> dict[str, str | None]:
+    """Return all variables of a file, as Dagster reads them, but with nothing passed over.
+
+    Raises:
+        SettingsError: the file cannot be read, or one of its lines is no variable; the message
+            shows nothing of the line, which may hold a password.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} cannot be read: {error}"
+        raise SettingsError(message) from error
+    for found in parse_stream(StringIO(text)):
+        is_bare = found.value is None and (found.key or "").startswith(PREFIX)
+        if found.error or is_bare:
+            raw = found.original.string
+            blank = raw[: len(raw) - len(raw.lstrip())]
+            message = (
+                f"{path}, line {found.original.line + blank.count(chr(10))}: expected NAME=value; "
+                "close every quote, and begin a comment with #"
+            )
+            raise SettingsError(message)
+    return dotenv_values(stream=StringIO(text))
 
 
 def _merged(

@@ -103,6 +103,8 @@ def test_another_replay_begins_anew(state_file: Path) -> None:
         ("2013-11-01T00:00:00-04:00@-60", "'-60' is no speed"),
         ("2013-11-01T00:00:00-04:00@nan", "'nan' is no speed"),
         ("2013-11-01T00:00:00-04:00@inf", "'inf' is no speed"),
+        ("0001-01-01T00:00:00+05:00", "too near to an end of the calendar"),
+        ("9999-12-31T23:00:00-05:00", "too near to an end of the calendar"),
     ],
 )
 def test_a_text_that_is_no_clock_is_refused_with_what_is_expected(
@@ -110,6 +112,14 @@ def test_a_text_that_is_no_clock_is_refused_with_what_is_expected(
 ) -> None:
     with pytest.raises(SettingsError, match=rf"^BACKFILL_CLOCK: .*{wrong}.*expected 'real'"):
         make_clock(text, state_file)
+    assert not state_file.exists()
+
+
+def test_a_mistake_in_the_speed_does_not_forget_when_a_replay_began(state_file: Path) -> None:
+    first = make_clock(REPLAY, state_file)
+    with pytest.raises(SettingsError, match="'36oo' is no speed"):
+        make_clock("2013-11-01T00:00:00-04:00@36oo", state_file)
+    assert make_clock(REPLAY, state_file) == first
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "3", '{"clock": "x"}', '{"began_at": "x"}'])
