@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backfill_assets.core.errors import SettingsError
-from backfill_assets.resources.clock import FixedClock, RealClock, ReplayingClock, make_clock
+from backfill_assets.resources.clock import (
+    LAST_INSTANT,
+    FixedClock,
+    RealClock,
+    ReplayingClock,
+    make_clock,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +58,15 @@ def test_a_replaying_clock_runs_from_its_start_at_its_speed() -> None:
     shown = clock.now()
     assert datetime(2013, 11, 2, tzinfo=UTC) <= shown < datetime(2013, 11, 3, tzinfo=UTC)
     assert clock.now() >= shown
+
+
+def test_a_replay_leaves_neither_end_whatever_becomes_of_the_machines_clock() -> None:
+    start, now = datetime(2013, 11, 1, tzinfo=UTC), datetime.now(UTC)
+    a_month_a_second = timedelta(days=30).total_seconds()
+    long_ago = ReplayingClock(start, now - timedelta(days=9_000), a_month_a_second)
+    assert long_ago.now() == LAST_INSTANT
+    set_back = ReplayingClock(start, now + timedelta(days=1), a_month_a_second)
+    assert set_back.now() == start
 
 
 def test_a_replay_begins_when_it_is_first_asked_for_and_goes_on_after_a_restart(
