@@ -187,3 +187,28 @@ def test_subscribers_are_addresses_split_by_commas_and_others_are_refused() -> N
     assert Settings.load(two).subscribers == ("http://a.example/x", "https://b.example")
     with pytest.raises(SettingsError, match="each address begins with http"):
         Settings.load({**NO_FILE, "BACKFILL_SUBSCRIBERS": "http://a.example,ftp://b.example"})
+
+
+def test_settings_that_are_handed_on_stand_whatever_dagster_puts_over_the_environment() -> None:
+    given = Settings.load(
+        {
+            **NO_FILE,
+            "BACKFILL_DATABASE_URL": SECRET_URL,
+            "BACKFILL_MAX_QUERY_SECONDS": "inf",
+            "BACKFILL_STORE": "there/files",
+            "BACKFILL_SUBSCRIBERS": "http://a.example/x, https://b.example",
+        }
+    )
+    from_env_file = {"BACKFILL_DATABASE_URL": "postgresql://somebodys", "BACKFILL_MAX_DAY": "7"}
+    assert Settings.load(given.handed_on() | from_env_file) == given
+
+
+def test_an_env_file_cannot_name_another_one(env_file: Path) -> None:
+    env_file.write_text("BACKFILL_ENV_FILE=other.env\n")
+    with pytest.raises(SettingsError, match="BACKFILL_ENV_FILE names the file itself"):
+        Settings.load(named(env_file))
+
+
+def test_settings_handed_on_by_another_version_of_the_program_are_refused_in_a_sentence() -> None:
+    with pytest.raises(SettingsError, match="of another version of this program; start `up` anew"):
+        Settings.load({"BACKFILL_HANDED_ON": '{"max_weeks": 7}'})
