@@ -174,12 +174,24 @@ def test_a_plan_can_be_made_for_any_instant(run: Any, at: str, latest: str, expe
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize("at", ["2013-01-03", "2013-01-03T12:00", "tomorrow", ""])
-def test_an_instant_without_an_offset_is_refused_in_a_sentence(run: Any, at: str) -> None:
+@pytest.mark.parametrize(
+    ("at", "wrong"),
+    [
+        ("2013-01-03", "has no offset from UTC"),
+        ("2013-01-03T12:00", "has no offset from UTC"),
+        ("tomorrow", "is no instant"),
+        ("", "is no instant"),
+        ("0001-01-01T00:00:00+05:00", "is too near to an end of the calendar"),
+        ("9999-12-31T23:00:00-05:00", "is too near to an end of the calendar"),
+    ],
+)
+def test_an_instant_that_cannot_be_used_is_refused_in_a_sentence(
+    run: Any, at: str, wrong: str
+) -> None:
     code, out, err = run("plan", "--at", at)
     assert (code, out) == (1, "")
     assert sentence(err) == (
-        f"SettingsError: --at {at!r}: give an instant with an offset, "
+        f"SettingsError: --at {at!r} {wrong}: give one with an offset, "
         "such as 2013-08-04T00:40-04:00"
     )
 

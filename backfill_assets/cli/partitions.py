@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +13,7 @@ from backfill_assets.core.plan import State
 from backfill_assets.core.selection import FORM
 from backfill_assets.defs.bindings import SCORING, project
 from backfill_assets.resources import operations, terminal, trails
+from backfill_assets.resources.clock import parse_instant
 from backfill_assets.resources.coverage_report import facts
 from backfill_assets.stores.postgres.errors import PostgresError
 
@@ -102,12 +102,10 @@ def _plans(at: str | None) -> list[Plan]:
     if at is None:
         return [project().plan(catalogue) for catalogue in project().catalogues]
     try:
-        now = datetime.fromisoformat(at)
-    except ValueError:
-        now = datetime.min  # noqa: DTZ901 - refused just below
-    if now.tzinfo is None:
-        message = f"--at {at!r}: give an instant with an offset, such as 2013-08-04T00:40-04:00"
-        raise SettingsError(message)
+        now = parse_instant(at)
+    except ValueError as error:
+        message = f"--at {at!r} {error}: give one with an offset, such as 2013-08-04T00:40-04:00"
+        raise SettingsError(message) from None
     return [project().plan(catalogue, now=now) for catalogue in project().catalogues]
 
 

@@ -6,7 +6,7 @@ Dagster sees a partition as the key ``day|unit`` of the asset ``catalogue/catego
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import MAXYEAR, MINYEAR, date
 from enum import StrEnum
 from functools import lru_cache
 
@@ -91,10 +91,15 @@ def parse_partition_key(key: str) -> tuple[date, str]:
 
 @lru_cache(maxsize=8_192)  # every query has the same days: a scan of a million asks 20,000 times
 def parse_day(text: str) -> date | None:
-    """Return the day written as ``YYYY-MM-DD``, or None where the text is no such day."""
+    """Return the day written as ``YYYY-MM-DD``, or None where the text is no such day.
+
+    The first and the last year of the calendar have none: the instants around their days cannot all
+    be told.
+    """
     try:
         day = date.fromisoformat(text)
     except ValueError:
         return None
     # fromisoformat also takes 20130803 and 2013-W31-6: one day, one name.
-    return day if day.isoformat() == text else None
+    is_day = day.isoformat() == text and MINYEAR < day.year < MAXYEAR
+    return day if is_day else None

@@ -11,7 +11,7 @@ from backfill_assets.core.cycles import next_cycle
 from backfill_assets.core.partition_sets import PartitionSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import date, datetime
 
     from backfill_assets.core.catalogue import Catalogue
@@ -135,23 +135,25 @@ def expected_partitions(catalogue: Catalogue, latest_closed_day: date) -> Partit
 
 def _expected_until(catalogue: Catalogue, latest_closed_day: date) -> PartitionSet:
     oldest = catalogue.oldest_retained_day(latest_closed_day)
-    open_units = {
-        day: mask
-        for day in catalogue.days(oldest, latest_closed_day)
-        if (mask := catalogue.open_units(day))
-    }
+    return _expected_on(catalogue, catalogue.days(oldest, latest_closed_day))
+
+
+def _expected_later(catalogue: Catalogue, present: PartitionSet, latest: date) -> PartitionSet:
+    """Return what will be expected of the open days that have a file already."""
+    # Day by day: one file of a far day must not cost a walk through all the days before it.
+    early = [day for day in present.days() if day > latest]
+    return _expected_on(catalogue, (d for day in early for d in catalogue.days(day, day)))
+
+
+def _expected_on(catalogue: Catalogue, days: Iterable[date]) -> PartitionSet:
+    """Return what is expected of some of the catalogue's days, however late it is."""
+    open_units = {day: mask for day in days if (mask := catalogue.open_units(day))}
     masks: dict[str, dict[date, int]] = {}
     for grid in catalogue.grids:
         row = {day: mask for day, mask in open_units.items() if day >= grid.first_day}
         if row:
             masks |= {query.name: row for query in grid.queries}
     return PartitionSet(catalogue, masks)
-
-
-def _expected_later(catalogue: Catalogue, present: PartitionSet, latest: date) -> PartitionSet:
-    """Return what will be expected of the open days that have a file already."""
-    early = [day for day in present.days() if day > latest]
-    return _expected_until(catalogue, early[0]) if early else PartitionSet.empty(catalogue)
 
 
 def make_plan(

@@ -9,13 +9,15 @@ from __future__ import annotations
 import fcntl
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from backfill_assets.core.errors import SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+LAST_INSTANT = datetime(MAXYEAR, 1, 1, tzinfo=UTC)  # the days around later ones cannot be told
 
 _EXPECTED = (
     "expected 'real', an instant such as 2013-08-04T00:40:00-04:00, or an instant and a speed such "
@@ -51,7 +53,7 @@ class FixedClock:
 
 @dataclass(frozen=True, slots=True)
 class ReplayingClock:
-    """A clock that runs through the past.
+    """A clock that runs through the past, from ``start`` to the end of the calendar.
 
     Attributes:
         start: The instant that it showed when it began.
@@ -65,7 +67,10 @@ class ReplayingClock:
 
     def now(self) -> datetime:
         """Return the instant, aware, in UTC."""
-        return self.start + (datetime.now(UTC) - self.began_at) * self.speed
+        elapsed = (datetime.now(UTC) - self.began_at).total_seconds() * self.speed
+        left = (LAST_INSTANT - self.start).total_seconds()
+        # Below 0 where the machine's clock was set back since.
+        return self.start + timedelta(seconds=min(max(elapsed, 0.0), left))
 
 
 def make_clock(text: str, state_file: Path) -> Clock:
@@ -84,19 +89,33 @@ def make_clock(text: str, state_file: Path) -> Clock:
     instant = _instant(instant_text)
     if not separator:
         return FixedClock(instant)
-    return ReplayingClock(instant, _began_at(text, state_file), _speed(speed_text))
+    speed = _speed(speed_text)  # before the file is written: a mistake begins no replay
+    return ReplayingClock(instant, _began_at(text, state_file), speed)
+
+
+def parse_instant(text: str) -> datetime:
+    """Return the instant that a person wrote, in UTC.
+
+    Raises:
+        ValueError: it is none, has no offset from UTC, or the days around it cannot all be told.
+    """
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("is no instant") from None
+    if instant.tzinfo is None:
+        raise ValueError("has no offset from UTC")
+    if not MINYEAR < instant.year < MAXYEAR:
+        raise ValueError("is too near to an end of the calendar")
+    return instant.astimezone(UTC)
 
 
 def _instant(text: str) -> datetime:
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        message = f"BACKFILL_CLOCK: {text!r} is no instant; {_EXPECTED}"
+        return parse_instant(text)
+    except ValueError as error:
+        message = f"BACKFILL_CLOCK: {text!r} {error}; {_EXPECTED}"
         raise SettingsError(message) from None
-    if instant.tzinfo is None:
-        message = f"BACKFILL_CLOCK: {text!r} has no offset from UTC; {_EXPECTED}"
-        raise SettingsError(message)
-    return instant.astimezone(UTC)
 
 
 def _speed(text: str) -> float:

@@ -64,9 +64,15 @@ class DagsterProcesses:
 
     Args:
         port: Where the webserver listens, on the loopback interface.
+
+    Attributes:
+        environment: What each process is started with.
     """
 
     def __init__(self, chosen: Settings, port: int) -> None:
+        self.environment = (
+            os.environ | chosen.handed_on() | {"DAGSTER_HOME": f"{chosen.dagster_home}"}
+        )
         self._home = chosen.dagster_home
         self._logs = chosen.home / "logs"
         self._record = chosen.home / "processes.json"
@@ -150,7 +156,7 @@ class DagsterProcesses:
             child.process = subprocess.Popen(  # noqa: S603 - our own command line
                 child.command,
                 cwd=PROJECT,
-                env=os.environ | {"DAGSTER_HOME": str(self._home)},
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

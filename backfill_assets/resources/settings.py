@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backfill_assets.core.cycles import Bounds
@@ -18,16 +20,19 @@ from backfill_assets.core.errors import SettingsError
 from backfill_assets.stores.postgres.servers import PostgresServer, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "BACKFILL_"
+ENV_FILE = PREFIX + "ENV_FILE"
+# Set by `up` for the processes that it starts, and by nobody else: all its settings.
+HANDED_ON = PREFIX + "HANDED_ON"
 
 
 class Settings(BaseModel):
     """All settings, with their defaults; the README lists them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     home: Path = Field(PROJECT / ".backfill", description="Everything the project keeps by itself.")
     store: Path | None = Field(None, description="The committed files; default HOME/store.")
@@ -77,8 +82,9 @@ class Settings(BaseModel):
 
     @field_validator("subscribers", mode="before")
     @classmethod
-    def _addresses(cls, text: str) -> tuple[str, ...]:
-        addresses = tuple(part.strip() for part in text.split(",") if part.strip())
+    def _addresses(cls, given: str | Sequence[str]) -> tuple[str, ...]:
+        parts = given.split(",") if isinstance(given, str) else given
+        addresses = tuple(part.strip() for part in parts if part.strip())
         for address in addresses:
             if not address.startswith(("http://", "https://")):
                 raise ValueError("each address begins with http:// or https://")
@@ -88,15 +94,22 @@ class Settings(BaseModel):
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         """A relative folder means the same in every process: it starts at the project."""
-        return None if path is None else PROJECT / path.expanduser()
+        if path is None:
+            return None
+        try:
+            return PROJECT / path.expanduser()
+        except RuntimeError:
+            raise ValueError(f"{path.parts[0]} is nobody's home on this machine") from None
 
     @classmethod
     def load(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Read the environment and the project's ``.env``.
+        """Read the environment and the project's ``.env``, or what ``up`` handed on.
 
         Raises:
             SettingsError: a variable is malformed, unknown, or is set differently in both.
         """
+        if HANDED_ON in environment:
+            return cls._taken_over(environment[HANDED_ON])
         known = {PREFIX + name.upper() for name in cls.model_fields}
         found = _merged(environment, _env_file(environment), known)
         try:
@@ -109,6 +122,22 @@ class Settings(BaseModel):
             shown = "" if is_secret else f"; found {found.get(name)!r}"
             message = f"{name}: {first['msg']}{shown}"
             raise SettingsError(message) from None
+
+    @classmethod
+    def _taken_over(cls, text: str) -> Self:
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            message = f"{HANDED_ON} is of another version of this program; start `up` anew"
+            raise SettingsError(message) from None
+
+    def handed_on(self) -> dict[str, str]:
+        """Return the variable with which a process started by this one has the same settings.
+
+        Dagster's programs, but not its code server, put the ``.env`` of their folder over their
+        environment, whatever BACKFILL_ENV_FILE says, and each as the file is when it starts.
+        """
+        return {HANDED_ON: self.model_dump_json()}
 
     @property
     def store_root(self) -> Path:
@@ -200,15 +229,40 @@ def _env_file(environment: Mapping[str, str]) -> dict[str, str]:
     BACKFILL_ENV_FILE names another file, or none where it is empty.
 
     Raises:
-        SettingsError: BACKFILL_ENV_FILE names a file that is not there.
+        SettingsError: BACKFILL_ENV_FILE names a file that is not there, or the file is malformed.
     """
-    named = environment.get(PREFIX + "ENV_FILE")
+    named = environment.get(ENV_FILE)
     path = PROJECT / (".env" if named is None else named)
     if named and not path.is_file():
-        message = f"{PREFIX}ENV_FILE: there is no file {path}"
+        message = f"{ENV_FILE}: there is no file {path}"
         raise SettingsError(message)
-    values = dotenv_values(path) if path.is_file() else {}
+    values = _values_in(path) if path.is_file() else {}
     return {k: v for k, v in values.items() if k.startswith(PREFIX) and v is not None}
+
+
+def _values_in(path: Path) -> dict[str, str | None]:
+    """Return all variables of a file, as Dagster reads them, but with nothing passed over.
+
+    Raises:
+        SettingsError: the file cannot be read, or one of its lines is no variable; the message
+            shows nothing of the line, which may hold a password.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} cannot be read: {error}"
+        raise SettingsError(message) from error
+    for found in parse_stream(StringIO(text)):
+        is_bare = found.value is None and (found.key or "").startswith(PREFIX)
+        if found.error or is_bare:
+            raw = found.original.string
+            blank = raw[: len(raw) - len(raw.lstrip())]
+            message = (
+                f"{path}, line {found.original.line + blank.count(chr(10))}: expected NAME=value; "
+                "close every quote, and begin a comment with #"
+            )
+            raise SettingsError(message)
+    return dotenv_values(stream=StringIO(text))
 
 
 def _merged(
@@ -220,7 +274,7 @@ def _merged(
         SettingsError: a variable is unknown, or is set differently in both.
     """
     own = {k: v for k, v in environment.items() if k.startswith(PREFIX)}
-    own.pop(PREFIX + "ENV_FILE", None)
+    own.pop(ENV_FILE, None)
     for name, value in env_file.items():
         if own.setdefault(name, value) != value:
             message = (
@@ -228,6 +282,9 @@ def _merged(
                 "unset one, so that every process sees the same"
             )
             raise SettingsError(message)
+    if ENV_FILE in own:
+        message = f"{ENV_FILE} names the file itself, so it is no setting in one; remove it there"
+        raise SettingsError(message)
     for name in sorted(own.keys() - known):
         message = f"{name} is no setting; there are {', '.join(sorted(known))}"
         raise SettingsError(message)

@@ -17,6 +17,7 @@ from backfill_assets.resources.event_log import event_log_mark
 from backfill_assets.resources.log_drift import end_dead_runs
 from backfill_assets.resources.reconciliation import report, unreported_partitions
 from backfill_assets.resources.run_requests import (
+    PRIORITY_TAG,
     SENSOR_TAG,
     coverage_job_name,
     in_flight,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from backfill_assets.stores.publishing_log import Failure
 
 REPORT_SLICE = 2_000  # partitions told to Dagster in one tick, about 1 ms each; a tick has 60 s
+NEWEST_RUNS = 20  # unfinished ones; 0.4 s each to submit, and a tick that outlives 60 s is lost
 NEWEST_PRIORITY = 10  # overtakes a queue of history, and of runs that people launched
 HISTORY_PRIORITY = -10  # a person who waits goes before history
 RESTATING_PRIORITY = -20  # what is missing goes before what is stale
@@ -176,13 +178,17 @@ class Tick:
         self, plan: Plan, runs: Sequence[dg.DagsterRun], hints: Hints
     ) -> list[Cycle]:
         """Return the newest day's cycles, and history's as far as there is room for its runs."""
-        ours = sum(1 for run in runs if SENSOR_TAG in run.tags)
+        ours = [run.tags for run in runs if SENSOR_TAG in run.tags]
+        urgent = sum(1 for tags in ours if tags.get(PRIORITY_TAG) == str(NEWEST_PRIORITY))
         newest: list[Cycle] = []
         history: list[Cycle] = []
         for cycle in plan.cycles(self._project.bounds):
             if _is_newest(cycle, plan.latest_closed_day):
+                # A small bound, or failures of every other unit, make many runs of one day.
+                if urgent + len(newest) >= NEWEST_RUNS:
+                    break
                 newest.append(cycle)
-            elif ours + len(history) < self._project.runs_in_flight:
+            elif len(ours) + len(history) < self._project.runs_in_flight:
                 history.append(cycle)
             else:
                 break

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.core.catalogue import Category, Unit, ValueType
+from backfill_assets.core.catalogue import Catalogue, Category, Unit, ValueType
 from backfill_assets.core.closing import ClosingPolicy
 from backfill_assets.core.errors import CatalogueError
 from backfill_assets.core.partition_sets import PartitionSet
@@ -160,6 +160,33 @@ def test_a_file_of_an_open_day_is_neither_committed_nor_unexpected() -> None:
     assert names(plan.unexpected) == []
     assert names(plan.committed) == []
     assert plan.state(plan.catalogue.parse(early[0])) is State.OPEN
+
+
+def test_a_file_of_a_far_day_costs_no_walk_through_all_the_days_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[date] = []
+    open_units = Catalogue.open_units
+
+    def counted(catalogue: Catalogue, day: date) -> int:
+        looked_at.append(day)
+        return open_units(catalogue, day)
+
+    monkeypatch.setattr(Catalogue, "open_units", counted)
+    plan = a_plan(a_catalogue(), present=["carrier/departures/9998-12-31/JFK"])
+    assert names(plan.unexpected) == []
+    assert sorted(looked_at) == [*(date(2013, 8, day) for day in (1, 2, 3, 4)), date(9998, 12, 31)]
+
+
+def test_a_file_of_an_open_day_is_judged_by_its_own_day_and_no_other() -> None:
+    """A file of a later day, also open, does not push it out of what is kept."""
+    early = ["carrier/departures/2013-08-05/JFK", "carrier/departures/2013-09-05/JFK"]
+    closed = "carrier/departures/2013-08-05/EWR"
+    catalogue = a_catalogue(
+        retention_days=2,
+        units=[Unit("EWR", last_day=date(2013, 8, 4)), Unit("JFK"), Unit("LGA")],
+    )
+    assert names(a_plan(catalogue, present=[*early, closed]).unexpected) == [closed]
 
 
 def test_a_day_is_missing_from_the_very_instant_at_which_it_closes() -> None:

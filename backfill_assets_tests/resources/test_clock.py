@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backfill_assets.core.errors import SettingsError
-from backfill_assets.resources.clock import FixedClock, RealClock, ReplayingClock, make_clock
+from backfill_assets.resources.clock import (
+    LAST_INSTANT,
+    FixedClock,
+    RealClock,
+    ReplayingClock,
+    make_clock,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +58,15 @@ def test_a_replaying_clock_runs_from_its_start_at_its_speed() -> None:
     shown = clock.now()
     assert datetime(2013, 11, 2, tzinfo=UTC) <= shown < datetime(2013, 11, 3, tzinfo=UTC)
     assert clock.now() >= shown
+
+
+def test_a_replay_leaves_neither_end_whatever_becomes_of_the_machines_clock() -> None:
+    start, now = datetime(2013, 11, 1, tzinfo=UTC), datetime.now(UTC)
+    a_month_a_second = timedelta(days=30).total_seconds()
+    long_ago = ReplayingClock(start, now - timedelta(days=9_000), a_month_a_second)
+    assert long_ago.now() == LAST_INSTANT
+    set_back = ReplayingClock(start, now + timedelta(days=1), a_month_a_second)
+    assert set_back.now() == start
 
 
 def test_a_replay_begins_when_it_is_first_asked_for_and_goes_on_after_a_restart(
@@ -103,6 +118,8 @@ def test_another_replay_begins_anew(state_file: Path) -> None:
         ("2013-11-01T00:00:00-04:00@-60", "'-60' is no speed"),
         ("2013-11-01T00:00:00-04:00@nan", "'nan' is no speed"),
         ("2013-11-01T00:00:00-04:00@inf", "'inf' is no speed"),
+        ("0001-01-01T00:00:00+05:00", "too near to an end of the calendar"),
+        ("9999-12-31T23:00:00-05:00", "too near to an end of the calendar"),
     ],
 )
 def test_a_text_that_is_no_clock_is_refused_with_what_is_expected(
@@ -110,6 +127,14 @@ def test_a_text_that_is_no_clock_is_refused_with_what_is_expected(
 ) -> None:
     with pytest.raises(SettingsError, match=rf"^BACKFILL_CLOCK: .*{wrong}.*expected 'real'"):
         make_clock(text, state_file)
+    assert not state_file.exists()
+
+
+def test_a_mistake_in_the_speed_does_not_forget_when_a_replay_began(state_file: Path) -> None:
+    first = make_clock(REPLAY, state_file)
+    with pytest.raises(SettingsError, match="'36oo' is no speed"):
+        make_clock("2013-11-01T00:00:00-04:00@36oo", state_file)
+    assert make_clock(REPLAY, state_file) == first
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "3", '{"clock": "x"}', '{"began_at": "x"}'])

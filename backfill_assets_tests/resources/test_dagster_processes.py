@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOURS = 3 * 3600.0
+SHOW_SETTINGS = """
+import os
+from dagster._cli.utils import get_temporary_instance_for_cli
+from backfill_assets.resources.settings import settings
+with get_temporary_instance_for_cli():
+    print(os.environ["BACKFILL_HOME"], settings().home, settings().max_days)
+"""
 
 
 def processes_in(home: Path) -> DagsterProcesses:
@@ -68,3 +76,12 @@ def test_a_stranger_whose_pid_was_ours_is_left_alone(tmp_path: Path) -> None:
         remember(tmp_path, process, born_later=-HOURS)
         processes_in(tmp_path).prepare()
         assert process.poll() is None
+
+
+def test_every_process_has_the_settings_of_up_whatever_stands_in_env_files(tmp_path: Path) -> None:
+    """Dagster's own way: its programs put the file's variables over their environment."""
+    (tmp_path / ".env").write_text("BACKFILL_HOME=/somebodys\nBACKFILL_MAX_DAYS=3\n")
+    processes = processes_in(tmp_path / "home")
+    command = [sys.executable, "-c", SHOW_SETTINGS]
+    shown = subprocess.check_output(command, cwd=tmp_path, env=processes.environment, text=True)
+    assert shown.split() == ["/somebodys", str(tmp_path / "home"), "183"]

@@ -68,6 +68,58 @@ def test_an_env_file_that_is_not_there_is_refused(env_file: Path) -> None:
         Settings.load(named(env_file))
 
 
+@pytest.mark.parametrize(
+    ("text", "store"),
+    [
+        ('BACKFILL_STORE="/data/a b"  # mine', "/data/a b"),
+        ("BACKFILL_STORE='/data/a b'", "/data/a b"),
+        ("BACKFILL_STORE=/data/a b  # mine", "/data/a b"),
+        ("BACKFILL_STORE=/data/a#b=c", "/data/a#b=c"),
+        ("export BACKFILL_STORE = /data", "/data"),
+        ("DATA=/data\nBACKFILL_STORE=${DATA}/files", "/data/files"),
+        ("\ufeffBACKFILL_STORE=/data\r\n", "/data"),
+        ("BACKFILL_STORE=/old\nBACKFILL_STORE=/data", "/data"),
+    ],
+)
+def test_an_env_file_may_be_written_in_all_the_usual_ways(
+    env_file: Path, text: str, store: str
+) -> None:
+    env_file.write_bytes(text.encode())
+    assert str(Settings.load(named(env_file)).store_root) == store
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "BACKFILL_DATABASE_URL='postgresql://dagster:hunter2@db/flights",
+        'BACKFILL_DATABASE_URL="postgresql://dagster:hunter2@db/flights" hunter2',
+        "BACKFILL_DATABASE_URL: postgresql://dagster:hunter2@db/flights",
+        "BACKFILL_DATABASE_URL",
+        "export BACKFILL_DATABASE_URL",
+        "OTHER='it is not closed: hunter2",
+    ],
+)
+def test_a_line_that_is_no_variable_is_refused_by_number_and_not_shown(
+    env_file: Path, line: str
+) -> None:
+    """Passed over, the address of a database would silently be the embedded one's."""
+    env_file.write_text(f"# mine\nBACKFILL_MAX_DAYS=7\n\n{line}\nBACKFILL_MAX_FILES=7\n")
+    with pytest.raises(SettingsError, match=r"settings\.env, line 4: expected NAME=v") as refusal:
+        Settings.load(named(env_file))
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_a_name_without_a_value_that_is_not_ours_is_left_to_others(env_file: Path) -> None:
+    env_file.write_text("SOMEBODY_ELSES\nBACKFILL_MAX_DAYS=7\n")
+    assert Settings.load(named(env_file)).max_days == 7
+
+
+def test_an_env_file_that_is_not_text_is_refused_by_name(env_file: Path) -> None:
+    env_file.write_bytes("BACKFILL_STORE=/data/été\n".encode("latin-1"))
+    with pytest.raises(SettingsError, match=r"settings\.env cannot be read: 'utf-8' codec"):
+        Settings.load(named(env_file))
+
+
 def test_an_unknown_variable_is_refused_by_name_and_the_known_ones_are_listed() -> None:
     with pytest.raises(
         SettingsError, match="BACKFILL_STOR is no setting; there are BACKFILL_ALERT_WEBHOOK, "
@@ -86,6 +138,7 @@ def test_an_unknown_variable_is_refused_by_name_and_the_known_ones_are_listed() 
         ("BACKFILL_RUNS_IN_FLIGHT", "0"),
         ("BACKFILL_TICK_SECONDS", "10 s"),
         ("BACKFILL_FILE_FORMAT", "csv"),
+        ("BACKFILL_STORE", "~nobody-of-that-name/files"),
     ],
 )
 def test_a_malformed_value_is_refused_with_its_variable(name: str, value: str) -> None:
@@ -134,3 +187,28 @@ def test_subscribers_are_addresses_split_by_commas_and_others_are_refused() -> N
     assert Settings.load(two).subscribers == ("http://a.example/x", "https://b.example")
     with pytest.raises(SettingsError, match="each address begins with http"):
         Settings.load({**NO_FILE, "BACKFILL_SUBSCRIBERS": "http://a.example,ftp://b.example"})
+
+
+def test_settings_that_are_handed_on_stand_whatever_dagster_puts_over_the_environment() -> None:
+    given = Settings.load(
+        {
+            **NO_FILE,
+            "BACKFILL_DATABASE_URL": SECRET_URL,
+            "BACKFILL_MAX_QUERY_SECONDS": "inf",
+            "BACKFILL_STORE": "there/files",
+            "BACKFILL_SUBSCRIBERS": "http://a.example/x, https://b.example",
+        }
+    )
+    from_env_file = {"BACKFILL_DATABASE_URL": "postgresql://somebodys", "BACKFILL_MAX_DAY": "7"}
+    assert Settings.load(given.handed_on() | from_env_file) == given
+
+
+def test_an_env_file_cannot_name_another_one(env_file: Path) -> None:
+    env_file.write_text("BACKFILL_ENV_FILE=other.env\n")
+    with pytest.raises(SettingsError, match="BACKFILL_ENV_FILE names the file itself"):
+        Settings.load(named(env_file))
+
+
+def test_settings_handed_on_by_another_version_of_the_program_are_refused_in_a_sentence() -> None:
+    with pytest.raises(SettingsError, match="of another version of this program; start `up` anew"):
+        Settings.load({"BACKFILL_HANDED_ON": '{"max_weeks": 7}'})

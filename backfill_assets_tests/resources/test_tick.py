@@ -236,14 +236,32 @@ class TestInFlight:
         dagster = Dagster(project, instance)
         dagster.tick_and_run()
         for _ in range(6):
-            for request in dagster.asks():
-                dagster.unfinished(
-                    dg.DagsterRunStatus.QUEUED,
-                    [q for q in SHOPS.queries if asset_key(q) in request.asset_selection],
-                    dict(request.tags),
-                    job=request.job_name,
-                )
+            self.queue_up(dagster)
         assert instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])) == 2
+
+    def test_nor_more_of_the_newest_day_than_one_tick_can_submit(
+        self, root: Path, instance: dg.DagsterInstance
+    ) -> None:
+        many = a_catalogue(units=[Unit(f"shop {n}") for n in range(10)])
+        project = a_project(root, catalogue=many, bounds=Bounds(max_partitions=1))
+        dagster = Dagster(project, instance)
+        asked = [len(self.queue_up(dagster)) for _ in range(3)]
+        assert asked == [20, 0, 0]
+        assert dagster.settled() == (
+            "140 missing partitions wait for a place; 20 missing partitions are in 20 unfinished "
+            "runs."
+        )
+
+    def queue_up(self, dagster: Dagster) -> list[dg.RunRequest]:
+        requests = dagster.asks()
+        for request in requests:
+            dagster.unfinished(
+                dg.DagsterRunStatus.QUEUED,
+                [q for q in SHOPS.queries if asset_key(q) in request.asset_selection],
+                dict(request.tags),
+                job=request.job_name,
+            )
+        return requests
 
     def test_two_ticks_at_once_ask_twice_and_no_harm_is_done(
         self, root: Path, instance: dg.DagsterInstance
