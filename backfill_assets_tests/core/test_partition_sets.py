@@ -7,6 +7,7 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backfill_assets.core.catalogue import Category, Unit
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.partitions import Partition
 from backfill_assets_tests.core.examples import a_catalogue, a_set, names
@@ -160,3 +161,12 @@ def test_a_unit_that_the_catalogue_does_not_have_is_in_no_set() -> None:
 def test_nothing_is_the_empty_set() -> None:
     empty = PartitionSet.empty(a_catalogue())
     assert (len(empty), bool(empty), list(empty), empty.days()) == (0, False, [], [])
+
+
+def test_a_set_holds_more_units_than_a_machine_word_has_bits() -> None:
+    many = [Unit(f"unit {n}") for n in range(130)]
+    catalogue = a_catalogue(units=many, categories=[Category("carrier")])
+    full = PartitionSet.rectangle(catalogue, catalogue.queries, [date(2013, 8, 1)], (1 << 130) - 1)
+    assert [partition.unit for partition in full] == [unit.name for unit in many]
+    assert PartitionSet.of(catalogue, full) == full
+    assert len(full - PartitionSet.of(catalogue, list(full)[:65])) == 65
