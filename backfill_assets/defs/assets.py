@@ -12,6 +12,7 @@ import dagster as dg
 from backfill_assets.core.catalogue import Catalogue, Grid
 from backfill_assets.core.cycles import Bounds
 from backfill_assets.core.errors import UnknownPartitionError
+from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.partitions import Query
 from backfill_assets.defs.partitions import partitions_definition
 from backfill_assets.resources.event_log import automatic_events_deferred
@@ -24,7 +25,7 @@ from backfill_assets.resources.run_requests import (
     REPLACE_STALE,
     SENSOR_TAG,
     asset_key,
-    requested_partitions,
+    partitions_to_make,
 )
 
 IO_MANAGER = "partition_io_manager"
@@ -67,7 +68,8 @@ def _category_asset(
     def category(context: dg.AssetExecutionContext) -> Iterator[dg.Output[PartitionStream]]:
         selected = [by_output[name] for name in context.op_execution_context.selected_output_names]
         chosen = [query for query in queries if query in selected]
-        stream = _stream(project, data_set, chosen, context.run.tags)
+        with errors_in_words():
+            stream = _stream(project, data_set, chosen, context.run.tags)
         with automatic_events_deferred(context):
             for query in chosen:
                 # The first one commits the partitions of all; see PartitionIOManager.
@@ -81,14 +83,9 @@ def _category_asset(
 def _stream(
     project: Project, data_set: DataSet, queries: Sequence[Query], tags: Mapping[str, str]
 ) -> PartitionStream:
-    try:
-        requested = requested_partitions(data_set.catalogue, queries, tags)
-    except UnknownPartitionError as error:
-        message = f"{error}. The run was asked for under another catalogue; launch it anew"
-        raise dg.Failure(message, allow_retries=False) from None
     return PartitionStream(
         assignment=project.assignment(
-            requested,
+            _requested(data_set.catalogue, queries, tags),
             replace=wants_replacement(tags),
             stale_only=tags.get(ON_COMMITTED_TAG) == REPLACE_STALE,
         ),
@@ -98,6 +95,16 @@ def _stream(
         bounds=project.bounds if SENSOR_TAG in tags else Bounds(),
         asked_by_person=SENSOR_TAG not in tags,
     )
+
+
+def _requested(
+    catalogue: Catalogue, queries: Sequence[Query], tags: Mapping[str, str]
+) -> PartitionSet:
+    try:
+        return partitions_to_make(catalogue, queries, tags)
+    except UnknownPartitionError as error:
+        message = f"{error}. The run was asked for under another catalogue; launch it anew"
+        raise UnknownPartitionError(message) from None
 
 
 def _asset_out(query: Query, file_format: str) -> dg.AssetOut:

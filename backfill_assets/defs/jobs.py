@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backfill_assets.core.catalogue import Catalogue
+    from backfill_assets.core.partitions import Query
 
 
 def partition_jobs(catalogue: Catalogue, looked_at: Sequence[dg.AssetKey] = ()) -> list[Any]:
@@ -27,11 +28,19 @@ def partition_jobs(catalogue: Catalogue, looked_at: Sequence[dg.AssetKey] = ()) 
             name,
             # The checks look at the whole catalogue: once after the work, not in each run of it.
             selection=dg.AssetSelection.assets(*map(asset_key, queries)).without_checks(),
-            description=f"Commits missing partitions of {catalogue.name}, newest day first.",
+            description=_description(catalogue, queries),
         )
         for name, queries in job_queries(catalogue).items()
     ]
     return [*jobs, coverage_job(catalogue, looked_at)]
+
+
+def _description(catalogue: Catalogue, queries: Sequence[Query]) -> str:
+    categories = ", ".join(dict.fromkeys(query.category for query in queries))
+    return (
+        f"Commits missing partitions of {catalogue.name} by {categories}, from "
+        f"{queries[0].first_day} on, newest day first."
+    )
 
 
 def coverage_job(catalogue: Catalogue, looked_at: Sequence[dg.AssetKey] = ()) -> Any:

@@ -32,7 +32,7 @@ from backfill_assets.resources.run_requests import (
     REPLACE_STALE,
     SENSOR_TAG,
     asset_key,
-    requested_partitions,
+    partitions_to_make,
 )
 from backfill_assets.stores.tables import is_data_frame, schema_of
 
@@ -191,7 +191,7 @@ class PartitionIOManager(dg.IOManager):
         """Commit one asset's own value; Dagster writes its own events for these."""
         query = self._project.query_of(context.asset_key.path)
         catalogue = self._project.catalogue_of(query)
-        requested = requested_partitions(catalogue, [query], self._tags)
+        requested = partitions_to_make(catalogue, [query], self._tags)
         replace = wants_replacement(self._tags)
         assignment = self._project.assignment(requested, replace=replace)
         done = PartitionSet.empty(catalogue)

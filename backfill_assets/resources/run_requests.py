@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from backfill_assets.core.closing import ONE_DAY
-from backfill_assets.core.errors import UnknownPartitionError
+from backfill_assets.core.errors import PartitionsRefusedError, UnknownPartitionError
 from backfill_assets.core.partition_sets import PartitionSet
 from backfill_assets.core.partitions import parse_partition_key, partition_key
 
@@ -72,6 +72,27 @@ def requested_partitions(
     (first_day, first_unit), (last_day, last_unit) = map(parse_partition_key, bounds)
     units = _units_between(catalogue, first_unit, last_unit)
     return PartitionSet.rectangle(catalogue, queries, _days(first_day, last_day), units)
+
+
+def partitions_to_make(
+    catalogue: Catalogue, queries: Sequence[Query], tags: Mapping[str, str]
+) -> PartitionSet:
+    """Return what a run was asked for, which is something: else it would succeed without work.
+
+    Dagster's dialog ends a single run at its last missing partition, which may be of an earlier
+    unit than its first one.
+
+    Raises:
+        UnknownPartitionError: a tag names an unknown unit, or is no partition key.
+        PartitionsRefusedError: the run names no partition, or a range that holds none.
+    """
+    requested = requested_partitions(catalogue, queries, tags)
+    if not requested:
+        bounds = _bounds(tags)
+        found = "the run names no partition" if bounds is None else _why_empty(catalogue, *bounds)
+        message = f"{found}; nothing was done. Launch it anew, as a backfill or with a partition"
+        raise PartitionsRefusedError(message)
+    return requested
 
 
 def in_flight(catalogue: Catalogue, runs: Iterable[dg.DagsterRun]) -> PartitionSet:
@@ -160,6 +181,13 @@ def _bounds(tags: Mapping[str, str]) -> tuple[str, str] | None:
         key = f"{tags[DATE_TAG]}|{tags[UNIT_TAG]}"
         return key, key
     return None
+
+
+def _why_empty(catalogue: Catalogue, start: str, end: str) -> str:
+    return (
+        f"the range {start} … {end} holds no partition: it ends before it begins, on an earlier "
+        f"day or an earlier unit in the order {', '.join(catalogue.unit_names)}"
+    )
 
 
 def _units_between(catalogue: Catalogue, first: str, last: str) -> int:

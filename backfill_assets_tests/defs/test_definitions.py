@@ -77,6 +77,19 @@ def test_there_is_an_asset_for_each_query_and_a_job_for_each_grid(root: Path) ->
         assert len(definition.get_partition_keys()) == count
 
 
+def test_a_job_says_what_it_makes_and_from_which_day_on(root: Path) -> None:
+    repository = build_definitions(a_project(root)).get_repository_def()
+    assert {
+        name: repository.get_job(name).description
+        for name in ("shops_partitions", "shops_partitions_from_2024_03_03")
+    } == {
+        "shops_partitions": "Commits missing partitions of shops by article, from 2024-03-01 on, "
+        "newest day first.",
+        "shops_partitions_from_2024_03_03": "Commits missing partitions of shops by hour, from "
+        "2024-03-03 on, newest day first.",
+    }
+
+
 def test_the_sensor_runs_from_the_start_and_targets_every_grid(root: Path) -> None:
     sensor = build_definitions(a_project(root)).resolve_sensor_def("missing_partitions_sensor")
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING

@@ -266,6 +266,33 @@ def test_an_open_day_is_refused_and_the_others_are_committed_and_told(dagster: D
     assert partitions(dagster.events(SOLD)) == ["2024-03-05|Paris"]
 
 
+@pytest.mark.parametrize(
+    ("tags", "why"),
+    [
+        ({}, "the run names no partition"),
+        # The dialog's single run over missing ones: from its first one to its last one.
+        (a_range("2024-03-02|Nice", "2024-03-05|Lyon"), "in the order Paris, Lyon, Nice"),
+        (a_range("2024-03-05|Paris", "2024-03-02|Nice"), "it ends before it begins"),
+    ],
+)
+def test_a_run_that_asks_for_nothing_fails_and_says_so(
+    dagster: Dagster, tags: dict[str, str], why: str
+) -> None:
+    result = dagster.ask([SOLD], tags)
+    (message,) = failures(result)
+    assert why in message
+    assert "nothing was done" in message
+
+
+def test_a_choice_that_is_none_is_refused_in_a_sentence(dagster: Dagster) -> None:
+    result = dagster.ask([SOLD], a_key("2024-03-05|Paris") | {ON_COMMITTED_TAG: "overwrite"})
+    (message,) = failures(result)
+    assert message.removeprefix("dagster._core.definitions.events.Failure: ").startswith(
+        "tag backfill_assets/on_committed is 'overwrite'; give 'skip' or 'replace'"
+    )
+    assert len(committed(dagster.project)) == 0
+
+
 def test_a_run_from_a_jobs_page_commits_its_whole_range_and_tells_it(dagster: Dagster) -> None:
     # Dagster gives such a run the first key of the whole backfill as well, which is not its own.
     misleading = {"dagster/partition/date": "2024-03-01", "dagster/partition/unit": "Paris"}
