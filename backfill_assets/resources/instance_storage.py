@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
+from urllib.parse import unquote
 
 import dagster as dg
 import sqlalchemy as sa
@@ -176,7 +177,7 @@ def _make_engine(kind: EngineKind) -> Engine:
     def fill_in_address(
         dialect: Dialect, _record: object, cargs: list[str], cparams: dict[str, Any]
     ) -> None:
-        cargs[:], found = dialect.create_connect_args(sa.make_url(kind.address()))
+        cargs[:], found = dialect.create_connect_args(_sqlalchemy_url(kind.address()))
         cparams.update(found)
         if kind.statement_timeout_ms is not None:
             timeout = f"-c statement_timeout={kind.statement_timeout_ms}"
@@ -184,6 +185,13 @@ def _make_engine(kind: EngineKind) -> Engine:
 
     sa.event.listen(engine, "do_connect", fill_in_address)
     return engine
+
+
+def _sqlalchemy_url(url: str) -> sa.URL:
+    """Return the URL with the database's name where SQLAlchemy decodes it as PostgreSQL does."""
+    parsed = sa.make_url(url)
+    name = unquote(parsed.database or "")
+    return parsed.set(database="").update_query_dict({"dbname": name})
 
 
 def _make_missing_tables(address: Address) -> None:
@@ -196,7 +204,8 @@ def _make_missing_tables(address: Address) -> None:
     with engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
         connection.execute(one_at_a_time)
         if not _has_tables(engine):
-            DagsterPostgresStorage(address(), should_autocreate_tables=True)
+            url = _sqlalchemy_url(address()).render_as_string(hide_password=False)
+            DagsterPostgresStorage(url, should_autocreate_tables=True)
         connection.rollback()
 
 

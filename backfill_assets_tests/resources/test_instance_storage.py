@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import dagster as dg
 import psutil
@@ -20,6 +20,7 @@ import pytest
 import sqlalchemy as sa
 from dagster._core.instance.config import dagster_instance_config
 from dagster._core.instance.ref import InstanceRef
+from psycopg import sql
 from sqlalchemy.pool import Pool
 
 from backfill_assets.resources.instance_storage import (
@@ -28,6 +29,7 @@ from backfill_assets.resources.instance_storage import (
     close_connections,
 )
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
+from backfill_assets.stores.postgres.servers import ExternalPostgres
 
 PROJECT = Path(__file__).parents[2]
 ASSET = dg.AssetKey(["flights", "carrier", "departures"])
@@ -232,6 +234,17 @@ def test_the_address_is_asked_for_at_each_new_connection_only(database: str) -> 
             storage.run_storage.get_runs_count()
     assert len(asked) == len(opened)
     close_connections()
+
+
+def test_a_database_may_have_any_name_that_postgresql_allows(database: str) -> None:
+    server = ExternalPostgres(database + quote("_My Shöp? 50%+", safe=""))
+    name = server.databases.source
+    server.ensure_database(name)
+    storage = BackfillInstanceStorage(address=lambda: server.url(name))
+    assert storage.run_storage.get_runs() == []
+    close_connections()
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
 
 
 def test_tables_are_left_to_whoever_makes_them_on_request(database: str) -> None:

@@ -20,7 +20,7 @@ from backfill_assets.stores.postgres.errors import (
     LockTimeoutError,
     ServerStartError,
 )
-from backfill_assets.stores.postgres.folder import ServerFolder
+from backfill_assets.stores.postgres.folder import ServerFolder, check_depth
 from backfill_assets.stores.postgres.locks import PROCESS_GUARD, critical_section, heritable
 from backfill_assets.stores.postgres.membership import ensure_keeper, has_keeper, join, leave
 from backfill_assets.stores.postgres.ports import HOST, ports_to_try, remember_port
@@ -166,6 +166,7 @@ class EmbeddedPostgres:
         return server
 
     def _decide(self, major: int | None) -> ServerSetup:
+        check_depth(self._folder)
         programs = self._programs or find_programs(major)
         check_version(programs, major)
         if self._account is not None:

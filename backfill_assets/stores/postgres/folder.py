@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from backfill_assets.stores.postgres.errors import FolderError
+
 MAKING_PREFIX = "making-"
+# PostgreSQL cuts paths off after 1,023 bytes, and would then work in other folders than named. The
+# longest of those that it builds upon ours, while a cluster is made, has 44 bytes more.
+MAX_PATH_BYTES = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,21 @@ class ServerFolder:
     def leftovers(self) -> list[Path]:
         """Return the folders in which a cluster was, or is, being made."""
         return sorted(self.path.glob(f"{MAKING_PREFIX}*"))
+
+
+def check_depth(folder: ServerFolder) -> None:
+    """Refuse a folder whose path is too long for PostgreSQL.
+
+    Raises:
+        FolderError: it is; nothing was made in it.
+    """
+    length = len(os.fsencode(folder.path))
+    if length > MAX_PATH_BYTES:
+        message = (
+            f"{folder.path}: this path has {length} bytes, and PostgreSQL has room for "
+            f"{MAX_PATH_BYTES}; name a folder that is not so deep"
+        )
+        raise FolderError(message)
 
 
 def flush_folder(folder: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from backfill_assets.stores.postgres.folder import ServerFolder
+from backfill_assets.stores.postgres.keeper import looking_as_user_of
 
 READY = "ready"
 STOPPING = "stopping"
@@ -52,10 +53,13 @@ def is_server_process(pid: int, data: Path) -> bool:
     """Return whether the process is a living PostgreSQL that works in ``data``."""
     try:
         process = psutil.Process(pid)
-        return _runs_postgres(process) and Path(process.cwd()).samefile(data)
+        with looking_as_user_of(pid):
+            program, folder = process.exe(), process.cwd()
     except (psutil.Error, OSError):
         # Gone, a zombie, or another user's: the server is of our user, or we are root.
         return False
+    # Not "==": a program replaced by an upgrade shows as "postgres (deleted)".
+    return Path(program).name.startswith("postgres") and _is_same_folder(Path(folder), data)
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -106,6 +110,8 @@ def end_orphans(data: Path) -> None:
             continue
 
 
-def _runs_postgres(process: psutil.Process) -> bool:
-    # Not "==": a program replaced by an upgrade shows as "postgres (deleted)".
-    return Path(process.exe()).name.startswith("postgres")
+def _is_same_folder(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them was deleted
+        return False

@@ -24,7 +24,7 @@ SYSTEM_FOLDERS = (
     "/usr/local/opt/postgresql*/bin",
     "/Applications/Postgres.app/Contents/Versions/*/bin",
 )
-OLDEST_MAJOR = 14  # the oldest that is maintained, and that knows every setting we give
+OLDEST_MAJOR = 15  # as for a server of the user's; it knows every setting we give
 VERSION_TIMEOUT_SECONDS = 20  # milliseconds, unless the disk is cold
 
 

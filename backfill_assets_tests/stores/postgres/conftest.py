@@ -1,12 +1,15 @@
 """Folders with and without a cluster, for tests that kill what runs in them."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from backfill_assets.stores.postgres.accounts import dropped_account
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
+from backfill_assets.stores.postgres.programs import Programs, find_programs
 from backfill_assets_tests.postgres_fixtures import temporary_folder
 from backfill_assets_tests.stores.postgres.processes_of_tests import (
     end_all,
@@ -33,6 +36,20 @@ def stopped_cluster() -> Iterator[Path]:
         server.leave()
         wait_until(lambda: is_quiet(folder))
         yield folder
+
+
+@pytest.fixture(scope="session")
+def programs_for_all() -> Iterator[Programs]:
+    """Programs that every account may run: a copy, where the installed ones stand in a home."""
+    programs = find_programs()
+    if os.geteuid() != 0 or dropped_account().obstacle([*programs.postgres.parents][::-1]) is None:
+        yield programs
+        return
+    with temporary_folder("backfill-test-") as folder:
+        wheel = programs.folder.parents[1]
+        for part in (wheel, wheel.with_name(f"{wheel.name}.libs")):
+            shutil.copytree(part, folder / part.name, symlinks=True)
+        yield Programs(folder / wheel.name / "pginstall" / "bin", programs.major)
 
 
 @pytest.fixture

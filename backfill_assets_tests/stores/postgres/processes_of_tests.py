@@ -28,6 +28,10 @@ print(server.url("postgres"), flush=True)
 sys.stdin.read()
 """
 
+LONG_COMPUTATION = b"""
+SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b
+"""
+
 FORKING_USER = USER.replace("sys.stdin", "import os; os.fork() or os.setsid()\nsys.stdin")
 
 

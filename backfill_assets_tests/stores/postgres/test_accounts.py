@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -21,8 +20,7 @@ from backfill_assets.stores.postgres.accounts import (
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 from backfill_assets.stores.postgres.errors import AccountError, FolderError
 from backfill_assets.stores.postgres.folder import ServerFolder
-from backfill_assets.stores.postgres.programs import Programs, find_programs
-from backfill_assets_tests.postgres_fixtures import temporary_folder
+from backfill_assets.stores.postgres.programs import Programs
 from backfill_assets_tests.stores.postgres.processes_of_tests import (
     is_quiet,
     running_postmaster,
@@ -32,20 +30,6 @@ from backfill_assets_tests.stores.postgres.processes_of_tests import (
 )
 
 IS_ROOT = os.geteuid() == 0
-
-
-@pytest.fixture(scope="module")
-def programs_for_all() -> Iterator[Programs]:
-    """Programs that every account may run: a copy, where the installed ones stand in a home."""
-    programs = find_programs()
-    if not IS_ROOT or dropped_account().obstacle([*programs.postgres.parents][::-1]) is None:
-        yield programs
-        return
-    with temporary_folder("backfill-test-") as folder:
-        wheel = programs.folder.parents[1]
-        for part in (wheel, wheel.with_name(f"{wheel.name}.libs")):
-            shutil.copytree(part, folder / part.name, symlinks=True)
-        yield Programs(folder / wheel.name / "pginstall" / "bin", programs.major)
 
 
 def accounts() -> list[Account]:

@@ -14,6 +14,7 @@ from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 from backfill_assets.stores.postgres.folder import ServerFolder
 from backfill_assets.stores.postgres.locks import is_held
 from backfill_assets_tests.stores.postgres.processes_of_tests import (
+    LONG_COMPUTATION,
     is_quiet,
     keepers,
     kill,
@@ -26,9 +27,6 @@ from backfill_assets_tests.stores.postgres.processes_of_tests import (
 )
 
 STALE = "{pid}\n{data}\n1700000000\n5432\n\n127.0.0.1\n    12345         1\nready   \n"
-LONG_COMPUTATION = b"""
-SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b
-"""
 
 
 def write_and_commit(url: str) -> None:

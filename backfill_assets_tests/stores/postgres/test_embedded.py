@@ -14,6 +14,7 @@ import pytest
 
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 from backfill_assets.stores.postgres.errors import FolderError, ServerStartError
+from backfill_assets.stores.postgres.folder import MAX_PATH_BYTES
 from backfill_assets_tests.stores.postgres.processes_of_tests import (
     is_quiet,
     keepers,
@@ -113,6 +114,29 @@ def test_a_folder_that_is_a_file_is_refused(empty_folder: Path) -> None:
     (empty_folder / "file").touch()
     with pytest.raises(FolderError, match="name another folder"):
         EmbeddedPostgres(empty_folder / "file").ensure_running()
+
+
+def test_a_folder_may_be_as_deep_as_the_limit_says_and_no_deeper(empty_folder: Path) -> None:
+    folder = empty_folder
+    while (left := MAX_PATH_BYTES - len(os.fsencode(folder))) > 0:
+        folder /= "x" * min(200, left - 1)
+    server = EmbeddedPostgres(folder, durable=False)
+    server.ensure_database("backfill")
+    server.leave()
+    wait_until(lambda: is_quiet(folder))
+
+    with pytest.raises(FolderError, match=r"has 902 bytes.* room for 900; name a folder"):
+        EmbeddedPostgres(folder / "x").ensure_running()
+    assert not (folder / "x/data").exists()
+
+
+def test_a_folder_may_have_any_name(empty_folder: Path) -> None:
+    folder = empty_folder / "-D a b #1?:;50% ünï $HOME quo'te\"s" / "postgres"
+    server = EmbeddedPostgres(folder, durable=False)
+    server.ensure_database("backfill")
+    assert running_postmaster(folder)
+    server.leave()
+    wait_until(lambda: is_quiet(folder))
 
 
 def test_a_server_that_cannot_start_is_reported_with_the_end_of_its_log(

@@ -50,7 +50,7 @@ def test_what_was_found_and_why_it_does_not_do_is_listed(tmp_path: Path) -> None
         choose_programs(iter([silent, ancient, absent, broken]), None)
     message = str(caught.value)
     assert f"{silent}: `postgres --version` answers '', not a version" in message
-    assert f"{ancient}: version 9; 14 or later is needed" in message
+    assert f"{ancient}: version 9; 15 or later is needed" in message
     assert f"{absent}: no program `postgres` that may be run" in message
     assert f"{broken}: {broken}/postgres --version does not run" in message
 
