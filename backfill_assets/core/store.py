@@ -208,7 +208,8 @@ class PartitionStore(Protocol[TableT]):
     ) -> Mapping[Partition, str | None]:
         """Return what the source's fingerprints were when committed partitions were made.
 
-        Remembered between calls for files that did not change; those that are gone are left out.
+        Remembered between calls for files that did not change; those that are gone are left out,
+        and a file that is damaged says None.
         """
 
     def commit_rate(self, partitions: Iterable[Partition], now: datetime) -> float:
