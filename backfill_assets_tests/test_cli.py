@@ -399,7 +399,7 @@ class TestErrors:
         assert sentence(err).startswith("SettingsError: BACKFILL_STOR is no setting; there are ")
 
     def test_a_store_that_was_never_begun(self, run: Any) -> None:
-        for command in ("plan", "status", "verify"):
+        for command in ("plan", "status", "verify", "sweep", "prune"):
             code, out, err = run(command)
             assert (code, out) == (1, "")
             assert "is not a store, or is not mounted" in sentence(err)

@@ -136,8 +136,27 @@ def test_a_root_that_goes_away_under_an_open_store_is_no_new_store(root: Path) -
 
     with pytest.raises(StoreUnreadableError, match="not mounted"):
         publish(store, GROUP)
+    with pytest.raises(StoreUnreadableError, match="not mounted"):
+        store.sweep()
 
     assert list(root.iterdir()) == []
+
+
+def test_while_a_root_is_away_nobody_is_said_to_be_dead(root: Path, protocol: str) -> None:
+    store = a_store(root, protocol=protocol)
+    store.prepare()
+    with store.attempt("run-1") as attempt:
+        attempt.stage(JFK, rows_of(JFK))
+        away = root.with_name("elsewhere")
+        os.system(f"mv {root} {away}")  # noqa: S605 - renames are refused to this process
+        for act in (store.is_alive, store.revoke):
+            with pytest.raises(StoreUnreadableError, match="not mounted"):
+                act("run-1")
+        os.system(f"mv {away} {root}")  # noqa: S605 - as above
+        assert store.is_alive("run-1")
+        attempt.publish()
+
+    assert list(store.scan(FLIGHTS).committed) == [JFK]
 
 
 UNTYPED = '{"format_version": 1, "commit_protocol": "link", "file_format": "parquet", "zones": []}'
@@ -417,6 +436,10 @@ def a_symlink_to_a_file(target: Path) -> None:
     target.symlink_to("linked")
 
 
+def a_symlink_to_another_partitions_file(target: Path) -> None:
+    target.symlink_to(target.parents[1] / LGA_NEXT_DAY.day.isoformat() / "LGA.parquet")
+
+
 def a_dangling_symlink(target: Path) -> None:
     target.symlink_to("nowhere")
 
@@ -444,6 +467,7 @@ FOREIGN = [
     an_empty_file,
     a_folder,
     a_symlink_to_a_file,
+    a_symlink_to_another_partitions_file,
     a_dangling_symlink,
     a_symlink_to_itself,
     a_file_of_another_partition,
@@ -479,17 +503,26 @@ def test_what_is_foreign_at_a_target_is_named_left_alone_and_stops_nothing_else(
         store.verify(JFK)
 
 
-@pytest.mark.parametrize("foreign", [a_folder, a_symlink_to_a_file, a_dangling_symlink, a_pipe])
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        a_folder,
+        a_symlink_to_a_file,
+        a_symlink_to_another_partitions_file,
+        a_dangling_symlink,
+        a_pipe,
+    ],
+)
 def test_what_is_no_regular_file_is_not_committed_and_is_reported(
     root: Path, foreign: Callable[[Path], None]
 ) -> None:
     store = a_store(root)
-    publish(store, [EWR])
+    publish(store, [LGA_NEXT_DAY, EWR])
     foreign(Path(store.location(JFK)))
 
     inventory = store.scan(FLIGHTS)
 
-    assert list(inventory.committed) == [EWR]
+    assert list(inventory.committed) == [LGA_NEXT_DAY, EWR]
     assert store.location(JFK) in inventory.strangers
     assert list(store.records([JFK, EWR])) == [EWR]
     with pytest.raises(MissingPartitionError):
