@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -352,6 +353,33 @@ def test_verifying_names_each_unsound_file_and_says_no(
     assert len(facts(out)["unsound"]) == 2
 
 
+def test_verifying_leaves_out_what_is_held(run: Any, store: LocalPartitionStore) -> None:
+    first, *_ = publish(store, date(2013, 1, 2))
+    store.hold([first], "wrong")
+    publish(store, date(2013, 1, 2))  # a run that was at work meanwhile
+
+    assert run("verify")[:2] == (0, "23 files checked, 0 unsound\n")
+
+
+def test_verifying_goes_on_after_a_file_that_the_disk_cannot_read(
+    run: Any, store: LocalPartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unreadable, *_ = publish(store, date(2013, 1, 2))
+    place = store.location(unreadable)
+    read_bytes = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if str(path) == place:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), place)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    code, out, err = run("verify")
+
+    assert (code, out) == (3, "24 files checked, 1 unsound\n")
+    assert f"{place}: Input/output error" in sentence(err)
+
+
 def test_sweeping_removes_what_dead_attempts_left_and_no_live_one(
     run: Any, store: LocalPartitionStore
 ) -> None:
@@ -383,7 +411,7 @@ class TestErrors:
         assert sentence(err).startswith("SettingsError: BACKFILL_STOR is no setting; there are ")
 
     def test_a_store_that_was_never_begun(self, run: Any) -> None:
-        for command in ("plan", "status", "verify"):
+        for command in ("plan", "status", "verify", "sweep", "prune"):
             code, out, err = run(command)
             assert (code, out) == (1, "")
             assert "is not a store, or is not mounted" in sentence(err)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from backfill_assets.cli.screen import NO, Json, err, out, print_json
-from backfill_assets.core.errors import CorruptPartitionError, MissingPartitionError
+from backfill_assets.core.errors import (
+    CorruptPartitionError,
+    MissingPartitionError,
+    StoreUnreadableError,
+)
 from backfill_assets.defs.bindings import project
 from backfill_assets.resources import pruning, terminal
 from backfill_assets.resources.adoption import adopt as adopt_tree
 from backfill_assets.resources.known_stores import begin_store
 from backfill_assets.resources.progress_view import bar
 from backfill_assets.resources.settings import settings
+
+if TYPE_CHECKING:
+    from backfill_assets.core.partitions import Partition
 
 app = typer.Typer()
 
@@ -91,14 +98,12 @@ def verify(*, as_json: Json = False) -> None:
     unsound: list[str] = []
     checked = 0
     for catalogue in project().catalogues:
-        committed = project().store.scan(catalogue).committed
+        inventory = project().store.scan(catalogue)
+        committed = inventory.committed - inventory.held  # a hold wins over a file beside it
         with bar(err, disable=as_json) as progress:
             task = progress.add_task(catalogue.name, total=len(committed), more="")
             for partition in committed:
-                try:
-                    project().store.verify(partition)
-                except (CorruptPartitionError, MissingPartitionError) as error:
-                    unsound.append(str(error))
+                unsound += _faults_of(partition)
                 checked += 1
                 progress.advance(task)
     if as_json:
@@ -108,6 +113,24 @@ def verify(*, as_json: Json = False) -> None:
             err.print(message, style="red", soft_wrap=True)
         out.print(f"{checked} files checked, {len(unsound)} unsound")
     raise typer.Exit(NO if unsound else 0)
+
+
+def _faults_of(partition: Partition) -> list[str]:
+    """Return what is wrong with one file.
+
+    Raises:
+        StoreUnreadableError: it is not the file, but the store that cannot be read.
+    """
+    store = project().store
+    try:
+        store.verify(partition)
+    except (CorruptPartitionError, MissingPartitionError) as error:
+        return [str(error)]
+    except StoreUnreadableError as error:
+        if not store.exists():
+            raise
+        return [str(error)]
+    return []
 
 
 @app.command()

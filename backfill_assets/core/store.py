@@ -184,13 +184,25 @@ class PartitionStore(Protocol[TableT]):
         """Open an attempt; it is alive until the context or the process ends."""
 
     def is_alive(self, name: str) -> bool:
-        """Return whether a process holds an attempt whose name begins with ``name``."""
+        """Return whether a process holds an attempt whose name begins with ``name``.
+
+        Raises:
+            StoreUnreadableError: nobody can tell, as the store is not there.
+        """
 
     def revoke(self, name: str) -> int:
-        """End every attempt whose name begins with ``name``: none can publish any more."""
+        """End every attempt whose name begins with ``name``: none can publish any more.
+
+        Raises:
+            StoreUnreadableError: the store is not there.
+        """
 
     def sweep(self) -> int:
-        """Remove what dead attempts left behind; return how many there were."""
+        """Remove what dead attempts left behind; return how many there were.
+
+        Raises:
+            StoreUnreadableError: the store is not there.
+        """
 
     def read(self, partition: Partition) -> TableT:
         """Return a partition's rows.
@@ -208,7 +220,8 @@ class PartitionStore(Protocol[TableT]):
     ) -> Mapping[Partition, str | None]:
         """Return what the source's fingerprints were when committed partitions were made.
 
-        Remembered between calls for files that did not change; those that are gone are left out.
+        Remembered between calls for files that did not change; those that are gone are left out,
+        and a file that is damaged says None.
         """
 
     def commit_rate(self, partitions: Iterable[Partition], now: datetime) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from backfill_assets.core.errors import StaleAttemptError
+from backfill_assets.core.errors import StaleAttemptError, StoreUnreadableError
 from backfill_assets.resources.abandoned_runs import GRACE, fail_abandoned_runs, unfinished_runs
 from backfill_assets_tests.resources.dagster_of_tests import Dagster, a_range
 from backfill_assets_tests.resources.small_project import (
@@ -63,6 +63,20 @@ def status(dagster: Dagster, run: dg.DagsterRun) -> dg.DagsterRunStatus:
 
 def attempts(root: Path) -> list[str]:
     return [path.name for path in (root / ".attempts").iterdir() if path.is_dir()]
+
+
+def test_while_the_store_is_away_no_run_is_taken_for_dead(dagster: Dagster, root: Path) -> None:
+    run = dagster.unfinished(STARTED, [SOLD, REVENUE], NEWEST, started=LONG_AGO)
+    away = root.with_name("away")  # as when its disk is unmounted
+    with dagster.project.store.attempt(run.run_id):
+        root.rename(away)
+        with pytest.raises(StoreUnreadableError, match="not mounted"):
+            dagster.asks()
+        away.rename(root)
+        asked = {key.path[1] for r in dagster.asks() for key in r.asset_selection or ()}
+        assert asked == {"hour"}  # what the run is not at work on
+
+    assert status(dagster, run) is STARTED
 
 
 @pytest.mark.parametrize("state", [STARTED, dg.DagsterRunStatus.CANCELING])

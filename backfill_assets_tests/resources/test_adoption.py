@@ -322,6 +322,8 @@ class TestFormats:
             attempt.stage(PARIS, rows())
             attempt.publish(replace=True)
         marked.store.hold([SHOPS.partition("article/sold", DAY_5, "Lyon")], "wrong")
+        identity = tmp_path / "marked/.backfill-store.json"
+        shutil.copy(identity, identity.with_name(".backfill-store.2.json"))
         stray = "Nice.7.0123456789abcdef0123456789abcdef.parquet"
         write(tmp_path / "marked/shops/article/sold/v1/2024-03-05" / stray, rows())
         again = a_project(tmp_path / "again")

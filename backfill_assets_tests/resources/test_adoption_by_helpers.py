@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backfill_assets.core.closing import ClosingPolicy
-from backfill_assets.core.errors import HelperDiedError
+from backfill_assets.core.errors import HelperDiedError, StoreFullError
 from backfill_assets.core.partitions import Partition
 from backfill_assets.resources import adoption
 from backfill_assets.resources.adoption import adopt
@@ -35,7 +35,13 @@ from backfill_assets_tests.resources.small_project import (
     committed,
     fill,
 )
-from backfill_assets_tests.stores.children import child, in_child
+from backfill_assets_tests.stores.children import (
+    child,
+    in_child,
+    mount_tmpfs,
+    own_mounts_work,
+    with_own_mounts,
+)
 
 if TYPE_CHECKING:
     from backfill_assets.resources.adoption import Adoption
@@ -294,6 +300,35 @@ class TestDeaths:
         wait_until_gone(pids)
         outcome = adopt(project, history)
         assert (outcome.adopted, outcome.stood_already) == (EXPECTED - done, done)
+
+    @pytest.mark.skipif(not own_mounts_work(), reason="this system gives tests no small disk")
+    @pytest.mark.parametrize("protocol", ["link", "marker"])
+    def test_on_a_full_disk_what_was_taken_in_stands_and_repeating_completes_it(
+        self, root: Path, history: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+    ) -> None:
+        use_helpers(monkeypatch, 2)
+        root.mkdir()
+
+        def on_a_small_disk() -> tuple[str, int, list[int], Adoption]:
+            mount_tmpfs(root, "size=2m")
+            project = a_store(root, commit_protocol=protocol)
+            free = os.statvfs(root).f_bavail * os.statvfs(root).f_frsize
+            ballast = root / "ballast"
+            ballast.write_bytes(bytes(free - 80 * 1024))
+            with pytest.raises(StoreFullError) as caught:
+                adopt(project, history)
+            helpers = helpers_of(os.getpid())
+            stands = committed(project)
+            assert all(project.store.verify(partition) for partition in stands)
+            assert [path for path in root.glob(".attempts/*") if path.is_dir()] == []
+            ballast.unlink()
+            return str(caught.value), len(stands), helpers, adopt(project, history)
+
+        told, stands, helpers, outcome = with_own_mounts(on_a_small_disk)
+        assert "Make room" in told
+        assert 0 < stands < EXPECTED
+        assert helpers == []
+        assert (outcome.adopted, outcome.stood_already) == (EXPECTED - stands, stands)
 
     def test_broken_off_by_hand_no_helper_stays(
         self, root: Path, history: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -18,7 +19,6 @@ from .small_project import DAY_2, DAY_3, DAY_4, DAY_5, EXPECTED, SOLD, Shops, a_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
-    from pathlib import Path
 
     from backfill_assets.core.plan import Plan
 
@@ -195,6 +195,22 @@ class TestLateData:
 
         assert not plan_of(dagster).stale
         assert dagster.complete() == []
+
+    @pytest.mark.parametrize("protocol", ["link", "marker"])
+    def test_a_damaged_file_hides_no_change_of_the_others(
+        self, tmp_path: Path, instance: dg.DagsterInstance, protocol: str
+    ) -> None:
+        dagster = complete_shops(
+            tmp_path / "store", instance, look_back_days=3, commit_protocol=protocol
+        )
+        damaged = dagster.project.catalogues[0].partition("article/sold", DAY_5, "Lyon")
+        Path(dagster.project.store.location(damaged)).write_bytes(b"")
+        source_of(dagster).editions[DAY_4] = 1
+
+        assert set(plan_of(dagster).stale.days()) == {DAY_4}
+        dagster.complete()
+
+        assert not plan_of(dagster).stale
 
     def test_where_the_catalogue_does_not_restate_it_is_shown_and_left_alone(
         self, tmp_path: Path, instance: dg.DagsterInstance

@@ -132,6 +132,11 @@ def mount_tmpfs(folder: Path, options: str) -> None:
     _call("mount", b"tmpfs", bytes(folder), b"tmpfs", 0, options.encode())
 
 
+def unmount(folder: Path) -> None:
+    """Take away what was mounted at a folder last; only ``with_own_mounts``."""
+    _call("umount2", bytes(folder), 0)
+
+
 class Gate:
     """Where children wait until all may go at once."""
 

@@ -123,6 +123,73 @@ def test_without_syncfs_every_file_and_folder_that_a_commit_needs_is_flushed(
     assert {path.stat().st_ino for path in files | folders} <= flushed
 
 
+def test_without_syncfs_every_new_folder_is_flushed_up_to_the_one_that_stood(
+    root: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = a_store(root, protocol=protocol)
+    store.prepare()
+    flusher = Flusher(str(root), together=False)
+    flush, flushed = os.fsync, set()
+
+    def recorded(descriptor: int) -> None:
+        flushed.add(os.stat(descriptor).st_ino)
+        flush(descriptor)
+
+    with an_attempt(store, protocol, flusher) as attempt:
+        attempt.stage(JFK, rows_of(JFK))
+        monkeypatch.setattr(os, "fsync", recorded)
+        attempt.publish()
+    flusher.close()
+
+    day = Path(store.location(JFK)).parent
+    folders = [day, *day.parents[: day.parents.index(root) + 1]]
+    assert [folder.name for folder in folders if folder.stat().st_ino not in flushed] == []
+
+
+def test_a_wish_to_restate_stands_until_the_new_content_is_durable(
+    root: Path, protocol: str
+) -> None:
+    store = a_store(root, protocol=protocol)
+    publish(store, [JFK], [1])
+    store.ask_to_restate([JFK])
+    wished = []
+
+    class Watched(Flusher):
+        def flush(self, paths: Iterable[str]) -> None:
+            wished.append(bool(store.scan(FLIGHTS).restating))
+            super().flush(paths)
+
+    flusher = Watched(str(root))
+    with an_attempt(store, protocol, flusher) as attempt:
+        attempt.stage(JFK, rows_of(JFK, [2]))
+        attempt.publish(replace=True)
+    flusher.close()
+
+    assert wished == [True, True]  # before the switch, and after it
+    assert not store.scan(FLIGHTS).restating
+
+
+def test_a_hold_is_whole_before_it_has_its_name_and_stands_before_the_data_goes(
+    root: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = a_store(root, protocol=protocol)
+    publish(store, [JFK])
+    flush, seen = Flusher.flush, []
+
+    def watched(flusher: Flusher, paths: Iterable[str]) -> None:
+        inventory = store.scan(FLIGHTS)
+        seen.append((len(inventory.held), len(inventory.committed)))
+        flush(flusher, paths)
+
+    monkeypatch.setattr(Flusher, "flush", watched)
+    store.hold([JFK], "why")
+    assert seen == ([(0, 1)] if protocol == "link" else [(1, 1)]) + [(1, 1), (1, 0)]
+
+    seen.clear()
+    store.release([JFK])
+    assert seen == [(1, 0), (0, 0)]
+
+
 @pytest.mark.parametrize("together", [True, False], ids=["syncfs", "fsync"])
 def test_an_attempt_that_was_revoked_before_its_flush_is_told_so(
     root: Path, protocol: str, *, together: bool
@@ -335,6 +402,24 @@ def test_an_attempt_that_this_user_cannot_look_into_counts_as_alive_and_is_not_s
         attempt.publish()
 
     assert store.verify(JFK).rows == 2
+
+
+def test_what_this_user_may_not_remove_is_not_counted_as_removed(
+    memory: Path, protocol: str
+) -> None:
+    root = memory / "store"
+    store = a_store(root, protocol=protocol)
+    store.prepare()
+    dead = root / ".attempts/run-1.0123456789ab"
+    dead.mkdir()
+    (dead / "lock").touch()
+    (root / ".attempts/.proof.lock").touch()
+    for lock in (root / ".attempts").glob(".*.lock"):
+        lock.chmod(0o666)
+
+    assert as_nobody(lambda: a_store(root, protocol=protocol).sweep()) == 0
+    assert dead.is_dir()
+    assert store.sweep() == 1
 
 
 def test_where_locks_do_not_work_only_an_attempt_older_than_the_longest_run_is_swept(

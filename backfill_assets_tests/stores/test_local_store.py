@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backfill_assets_tests.stores.examples import JFK, a_store, publish
+from backfill_assets_tests.stores.examples import (
+    EWR,
+    GROUP,
+    JFK,
+    a_store,
+    publish,
+    rows_of,
+)
 from backfill_assets_tests.stores.store_contract import PartitionStoreContract
 
 if TYPE_CHECKING:
@@ -33,3 +40,17 @@ def test_a_partition_stands_where_the_layout_says(root: Path) -> None:
     assert a_store(root).location(JFK) == (
         f"{root}/flights/carrier/departures/v1/2013-08-03/JFK.parquet"
     )
+
+
+def test_what_is_published_leaves_nothing_in_an_attempt_that_goes_on(
+    root: Path, protocol: str
+) -> None:
+    store = a_store(root, protocol=protocol)
+    publish(store, [EWR], [1])
+    with store.attempt("run") as attempt:
+        for partition in GROUP:
+            attempt.stage(partition, rows_of(partition, [1]))
+        attempt.publish()
+        left = [path.name for path in (root / ".attempts" / attempt.name).iterdir()]
+
+    assert left == ["lock"]

@@ -8,6 +8,7 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,16 +16,25 @@ import pytest
 from backfill_assets.stores.files import looks as looks_module
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets.stores.files.looks import FULL_SECONDS, SETTLE_SECONDS, Looks, Reading
-from backfill_assets_tests.stores.examples import a_catalogue
+from backfill_assets_tests.stores.children import (
+    mount_tmpfs,
+    own_mounts_work,
+    unmount,
+    with_own_mounts,
+)
+from backfill_assets_tests.stores.examples import FLIGHTS, JFK, a_catalogue, a_store, publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 TICK_SECONDS = 0.02  # more than a tick of the clock of the file systems that tests run on
 STEPS = 150
 FIRST_DAY = date(2013, 8, 1)
 CATALOGUE = a_catalogue()
+
+needs_own_mounts = pytest.mark.skipif(
+    not own_mounts_work(), reason="this system gives ordinary processes no mounts"
+)
 
 
 @dataclass
@@ -197,6 +207,63 @@ def test_a_folder_that_is_not_there_yet_is_found_when_it_is(tmp_path: Path) -> N
     partition = CATALOGUE.partition("carrier/delay", FIRST_DAY, "JFK")
     put(store, store.location(partition))
     assert set(store.scan(CATALOGUE).committed) == {partition}
+
+
+@pytest.mark.usefixtures("no_links")
+def test_a_marker_that_is_cut_in_place_counts_no_more_at_once(root: Path) -> None:
+    store = a_store(root, protocol="marker")
+    publish(store, [JFK])
+    store._looks.clock = iter(range(0, 10_000, 10)).__next__
+    for _ in range(5):
+        assert list(store.scan(FLIGHTS).committed) == [JFK]
+    (marker,) = Path(store.location(JFK)).parent.glob("*.commit")
+    os.truncate(marker, 40)  # no folder's time moves
+
+    assert list(store.scan(FLIGHTS).committed) == []
+
+
+@needs_own_mounts
+def test_what_is_mounted_over_a_day_or_all_of_them_is_found_at_once_and_when_it_goes(
+    tmp_path: Path,
+) -> None:
+    def history() -> list[set[str]]:
+        store = LocalPartitionStore(tmp_path / "store", [CATALOGUE])
+        store.prepare()
+        store._looks.clock = iter(range(0, 10_000, 10)).__next__
+        partition = CATALOGUE.partition("carrier/delay", FIRST_DAY, "JFK")
+        place = Path(store.location(partition))
+        put(store, str(place))
+
+        def settled() -> set[str]:
+            found = [{str(p) for p in store.scan(CATALOGUE).committed} for _ in range(5)]
+            assert all(one == found[0] for one in found)
+            return found[0]
+
+        seen = [settled()]
+        for folder in (place.parent, place.parents[1], place.parents[3]):
+            mount_tmpfs(folder, "size=64k")
+            seen.append(settled())
+            unmount(folder)
+            seen.append(settled())
+        return seen
+
+    one = {"flights/carrier/delay/2013-08-01/JFK"}
+    assert with_own_mounts(history) == [one, set(), one, set(), one, set(), one]
+
+
+def test_a_symlinked_day_that_leads_elsewhere_by_now_is_read_there(days: Days) -> None:
+    first, second = days.put("../first/JFK").parent, days.put("../second/LGA").parent
+    middle = days.folder.with_name("middle")
+    middle.symlink_to(first)
+    (days.folder / "2013-08-03").symlink_to(middle)  # its own folder's times never move
+    days.settle()
+    assert days.look()["2013-08-03"] == ["JFK"]
+    middle.unlink()
+    middle.symlink_to(second)
+    assert days.look()["2013-08-03"] == ["LGA"]
+    (second / "EWR").touch()
+    days.settle()
+    assert days.look()["2013-08-03"] == ["EWR", "LGA"]
 
 
 def put(store: LocalPartitionStore, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -25,6 +26,8 @@ from backfill_assets.core.errors import (
     StoreUnsupportedError,
 )
 from backfill_assets.stores.files.local import LocalPartitionStore
+from backfill_assets.stores.formats import ParquetFormat
+from backfill_assets.stores.tables import conform, record_of
 from backfill_assets_tests.stores.children import (
     as_nobody,
     in_child,
@@ -70,6 +73,15 @@ def test_a_root_that_is_a_file_is_refused_and_left_alone(root: Path) -> None:
         a_store(root).scan(FLIGHTS)
 
     assert root.read_text() == "mine"
+
+
+def test_a_root_that_is_a_link_to_nowhere_is_refused_naming_where_it_leads(root: Path) -> None:
+    root.symlink_to("disk/store")  # of a disk that is not mounted
+
+    with pytest.raises(StoreUnreadableError, match=r"is a link to disk/store, .* mount it"):
+        publish(a_store(root), GROUP)
+
+    assert not (root.parent / "disk").exists()
 
 
 def test_a_folder_with_other_things_is_refused_and_nothing_is_written_there(root: Path) -> None:
@@ -124,11 +136,35 @@ def test_a_root_that_goes_away_under_an_open_store_is_no_new_store(root: Path) -
 
     with pytest.raises(StoreUnreadableError, match="not mounted"):
         publish(store, GROUP)
+    with pytest.raises(StoreUnreadableError, match="not mounted"):
+        store.sweep()
 
     assert list(root.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"format_version": 1}', '{"a": 1}'])
+def test_while_a_root_is_away_nobody_is_said_to_be_dead(root: Path, protocol: str) -> None:
+    store = a_store(root, protocol=protocol)
+    store.prepare()
+    with store.attempt("run-1") as attempt:
+        attempt.stage(JFK, rows_of(JFK))
+        away = root.with_name("elsewhere")
+        os.system(f"mv {root} {away}")  # noqa: S605 - renames are refused to this process
+        for act in (store.is_alive, store.revoke):
+            with pytest.raises(StoreUnreadableError, match="not mounted"):
+                act("run-1")
+        os.system(f"mv {away} {root}")  # noqa: S605 - as above
+        assert store.is_alive("run-1")
+        attempt.publish()
+
+    assert list(store.scan(FLIGHTS).committed) == [JFK]
+
+
+UNTYPED = '{"format_version": 1, "commit_protocol": "link", "file_format": "parquet", "zones": []}'
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "null", '{"format_version": 1}', '{"a": 1}', UNTYPED]
+)
 def test_an_identity_that_is_damaged_is_an_error(root: Path, content: str) -> None:
     publish(a_store(root), GROUP)
     (root / ".backfill-store.json").write_text(content)
@@ -400,6 +436,10 @@ def a_symlink_to_a_file(target: Path) -> None:
     target.symlink_to("linked")
 
 
+def a_symlink_to_another_partitions_file(target: Path) -> None:
+    target.symlink_to(target.parents[1] / LGA_NEXT_DAY.day.isoformat() / "LGA.parquet")
+
+
 def a_dangling_symlink(target: Path) -> None:
     target.symlink_to("nowhere")
 
@@ -412,6 +452,12 @@ def a_file_of_another_partition(target: Path) -> None:
     shutil.copy(target.parents[1] / LGA_NEXT_DAY.day.isoformat() / "LGA.parquet", target)
 
 
+def a_file_of_another_version(target: Path) -> None:
+    rows = conform(JFK, rows_of(JFK))
+    record = dataclasses.replace(record_of(JFK, rows), version=2)
+    target.write_bytes(ParquetFormat().encode(rows, record))
+
+
 def a_pipe(target: Path) -> None:
     os.mkfifo(target)
 
@@ -421,9 +467,11 @@ FOREIGN = [
     an_empty_file,
     a_folder,
     a_symlink_to_a_file,
+    a_symlink_to_another_partitions_file,
     a_dangling_symlink,
     a_symlink_to_itself,
     a_file_of_another_partition,
+    a_file_of_another_version,
     a_pipe,
 ]
 
@@ -455,17 +503,26 @@ def test_what_is_foreign_at_a_target_is_named_left_alone_and_stops_nothing_else(
         store.verify(JFK)
 
 
-@pytest.mark.parametrize("foreign", [a_folder, a_symlink_to_a_file, a_dangling_symlink, a_pipe])
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        a_folder,
+        a_symlink_to_a_file,
+        a_symlink_to_another_partitions_file,
+        a_dangling_symlink,
+        a_pipe,
+    ],
+)
 def test_what_is_no_regular_file_is_not_committed_and_is_reported(
     root: Path, foreign: Callable[[Path], None]
 ) -> None:
     store = a_store(root)
-    publish(store, [EWR])
+    publish(store, [LGA_NEXT_DAY, EWR])
     foreign(Path(store.location(JFK)))
 
     inventory = store.scan(FLIGHTS)
 
-    assert list(inventory.committed) == [EWR]
+    assert list(inventory.committed) == [LGA_NEXT_DAY, EWR]
     assert store.location(JFK) in inventory.strangers
     assert list(store.records([JFK, EWR])) == [EWR]
     with pytest.raises(MissingPartitionError):
@@ -520,6 +577,87 @@ def test_a_file_where_a_folder_must_be_is_named_and_left_alone(
     assert inventory.strangers_count == 1
     with pytest.raises(MissingPartitionError):
         store.read(JFK)
+
+
+IN_THE_WAY: dict[str, Callable[[LocalPartitionStore], object]] = {
+    "flights/carrier/departures/v1/2013-08-03/JFK.hold": lambda s: s.hold([JFK], "why"),
+    "flights/carrier/departures/v1/2013-08-03/JFK.restate": lambda s: s.ask_to_restate([JFK]),
+    ".documents/flights/a.json": lambda s: s.documents.write("flights", {"a.json": "{}"}),
+}
+
+
+@pytest.mark.parametrize("path", IN_THE_WAY)
+def test_a_folder_that_has_the_name_of_a_small_file_is_named_and_left_alone(
+    root: Path, protocol: str, path: str
+) -> None:
+    store = a_store(root, protocol=protocol)
+    publish(store, [JFK])
+    (root / path / "inside").mkdir(parents=True)
+
+    with pytest.raises(StoreUnreadableError, match=rf"{path}: .* move it away") as caught:
+        IN_THE_WAY[path](store)
+
+    assert str(root) in str(caught.value)
+    assert (root / path / "inside").is_dir()
+    assert list(store.scan(FLIGHTS).committed) == [JFK]
+    assert store.hold_reason(JFK) is None
+    publish(store, [JFK], [7], replace=True)  # it is no wish, and nothing of ours
+    assert values_of(store, JFK) == [7]
+    assert (root / path / "inside").is_dir()
+
+
+FILES_IN_THE_WAY: list[tuple[str, Callable[[LocalPartitionStore], object]]] = [
+    ("flights", lambda s: s.hold([JFK], "why")),
+    ("flights/carrier/departures/v1/2013-08-03", lambda s: s.hold([JFK], "why")),
+    ("flights/carrier/departures/v1/2013-08-03", lambda s: s.ask_to_restate([JFK])),
+    (".documents", lambda s: s.documents.write("flights", {"a.json": "{}"})),
+    (".documents", lambda s: s.documents.remove("flights", ["a.json"])),
+    (".attempts", lambda s: s.hold([JFK], "why")),
+    (".attempts", lambda s: publish(s, GROUP)),
+]
+
+
+@pytest.mark.parametrize(("path", "act"), FILES_IN_THE_WAY)
+def test_a_file_where_a_folder_of_small_files_must_be_is_named_and_left_alone(
+    root: Path, protocol: str, path: str, act: Callable[[LocalPartitionStore], object]
+) -> None:
+    a_store(root, protocol=protocol).prepare()
+    if path == ".attempts":
+        shutil.rmtree(root / path)
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text("mine")
+    store = a_store(root, protocol=protocol)
+
+    with pytest.raises(StoreUnreadableError, match=rf"{path}.*: .* move it away"):
+        act(store)
+
+    assert (root / path).read_text() == "mine"
+    assert store.hold_reason(JFK) is None
+    assert store.source_fingerprints([JFK]) == {}
+    assert store.documents.names("flights") == []
+    assert not store.is_alive("run")
+
+
+def test_what_goes_from_a_target_while_it_is_looked_at_is_published_anew(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = a_store(root)
+    publish(store, [JFK], [1])
+    target = Path(store.location(JFK))
+    link = os.link
+
+    def taken_and_gone(source: str, name: str) -> None:
+        try:
+            link(source, name)
+        except FileExistsError:
+            target.unlink()  # somebody deletes it just now
+            raise
+
+    monkeypatch.setattr(os, "link", taken_and_gone)
+    (published,) = publish(store, [JFK], [2])
+
+    assert not published.adopted
+    assert values_of(store, JFK) == [2]
 
 
 def test_a_folder_that_is_removed_between_two_groups_is_made_again(root: Path) -> None:

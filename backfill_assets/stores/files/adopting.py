@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FORM = "[catalogue/]category/value_type/[v1/]YYYY-MM-DD/unit.parquet or .json"
 _SUFFIXES = frozenset({".parquet", ".json"})
 # Of a tree that is a store itself.
-_NOT_DATA = frozenset({attempts.FOLDER, documents.FOLDER, identity.NAME})
+_NOT_DATA = frozenset({attempts.FOLDER, documents.FOLDER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _folders(directory: str, tree: Tree) -> Iterator[tuple[str, list[os.DirEntry
             continue
         files = []
         for entry in entries:
-            if folder == directory and entry.name in _NOT_DATA:
+            if folder == directory and _is_of_a_store(entry.name):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 left.append(entry.path)
@@ -104,6 +104,10 @@ def _folders(directory: str, tree: Tree) -> Iterator[tuple[str, list[os.DirEntry
                 reason = "is a symlink, or no regular file; give the file itself"
                 tree.refused.append(Refusal(entry.path, reason))
         yield folder, files
+
+
+def _is_of_a_store(name: str) -> bool:
+    return name in _NOT_DATA or identity.is_name(name)
 
 
 def _place(parts: tuple[str, ...], catalogues: Sequence[Catalogue]) -> _Place | str:

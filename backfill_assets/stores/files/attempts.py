@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backfill_assets.core.errors import StaleAttemptError
-from backfill_assets.stores.files.durability import translated
+from backfill_assets.stores.files.durability import all_translated, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ class AttemptFolder:
     @contextmanager
     def open(self, name: str) -> Iterator[Path]:
         """Make an attempt's directory, locked until the context or the process ends."""
-        with translated("opening an attempt below"), self._locked(_BIRTHS, fcntl.LOCK_SH):
+        with all_translated("opening an attempt below"), self._locked(_BIRTHS, fcntl.LOCK_SH):
             directory = self.path / f"{name}.{uuid.uuid4().hex[:12]}"
             directory.mkdir()
             lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -108,7 +108,7 @@ class AttemptFolder:
             for directory in sorted(self.path.iterdir()):
                 if directory.is_dir() and not self._is_held(directory):
                     shutil.rmtree(directory, ignore_errors=True)
-                    count += 1
+                    count += not directory.exists()  # another user's may have to stay
         return count
 
     def locks_work(self) -> bool:
@@ -126,7 +126,7 @@ class AttemptFolder:
     def _named(self, name: str) -> list[Path]:
         try:
             paths = [path for path in self.path.iterdir() if path.name.startswith(name)]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return [path for path in paths if not path.name.startswith(".")]  # our own locks
 
@@ -157,7 +157,7 @@ class AttemptFolder:
 
     @contextmanager
     def _locked(self, name: str, mode: int) -> Iterator[None]:
-        with translated("locking"):
+        with all_translated("locking"):
             self.path.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path / name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         try:

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backfill_assets.core.errors import StoreUnreadableError
-from backfill_assets.stores.files.durability import Flusher, translated
+from backfill_assets.stores.files.durability import Flusher, all_translated, translated
 from backfill_assets.stores.files.layout import is_regular_file
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class LocalDocuments:
         self._check()
         targets = {self._path(folder, name): text for name, text in texts.items()}
         with (
-            translated("writing a document"),
+            all_translated("writing a document"),
             self._attempts.open("documents") as attempt,
             closing(Flusher(str(self._root))) as flusher,
         ):
@@ -74,13 +74,13 @@ class LocalDocuments:
         with translated("reading"):
             try:
                 return sorted(name for name in os.listdir(place) if _NAME.fullmatch(name))  # noqa: PTH208 - names only
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return []
 
     def remove(self, folder: str, names: Iterable[str]) -> None:
         """Remove documents, durably; those that are gone are gone."""
         self._check()
-        with translated("removing"), closing(Flusher(str(self._root))) as flusher:
+        with all_translated("removing"), closing(Flusher(str(self._root))) as flusher:
             for name in names:
                 self._path(folder, name).unlink(missing_ok=True)
             flusher.flush(self._folders(folder))

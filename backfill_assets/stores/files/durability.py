@@ -67,8 +67,30 @@ def translated(doing: str) -> Iterator[None]:
         raise _translation(doing, error) from error
 
 
+@contextmanager
+def all_translated(doing: str) -> Iterator[None]:
+    """Translate every error of the operating system, where no name means anything special."""
+    try:
+        with translated(doing):
+            yield
+    except FileNotFoundError as error:
+        raise StoreUnreadableError(
+            f"{doing} {_place(error)}: it is gone, or a link that leads nowhere; nothing was "
+            "counted as missing. Try again, or see where the link leads"
+        ) from error
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise StoreUnreadableError(
+            f"{doing} {_place(error)}: something that is not ours has this name or one above it. "
+            "It was left alone; move it away, and try again"
+        ) from error
+
+
+def _place(error: OSError) -> str:
+    return str(error.filename2 or error.filename or "in the store")  # of a link: its new name
+
+
 def _translation(doing: str, error: OSError) -> Exception:
-    place = error.filename2 or error.filename or "in the store"  # of a link: its new name
+    place = _place(error)
     if error.errno in _NO_ROOM:
         return StoreFullError(
             f"{doing} {place}: {error.strerror}; what is visible is whole, the rest stays missing. "

@@ -63,11 +63,20 @@ class Identity:
     file_format: str
     zones: dict[str, str]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.zones, dict):
+            raise TypeError("its 'zones' are no object")
+
     @classmethod
     def of(cls, catalogues: Sequence[Catalogue], file_format: str, protocol: str) -> Identity:
         """Return the identity that a store of these catalogues has."""
         zones = {catalogue.name: catalogue.closing.zone.key for catalogue in catalogues}
         return cls(FORMAT_VERSION, protocol, file_format, zones)
+
+
+def is_name(name: str) -> bool:
+    """Return whether an identity may be called so."""
+    return _IDENTITY.fullmatch(name) is not None
 
 
 def read(root: Path) -> Identity | None:
@@ -145,6 +154,11 @@ def refuse_foreign(root: Path) -> None:
     """
     if read(root) is not None:
         return
+    if root.is_symlink() and not root.exists():
+        message = (
+            f"{root} is a link to {root.readlink()}, and nothing is there: mount it, or make it"
+        )
+        raise StoreUnreadableError(message)
     try:
         with translated("reading"):
             strange = sorted(_strange(root))
@@ -245,4 +259,4 @@ def _numbered(number: int) -> str:
 def _strange(root: Path) -> set[str]:
     """Return the names at a root that an empty store does not have."""
     names = set(os.listdir(root)) - {FOLDER}  # noqa: PTH208 - names only
-    return {name for name in names if not _IDENTITY.fullmatch(name)}
+    return {name for name in names if not is_name(name)}

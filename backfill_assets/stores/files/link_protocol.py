@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from backfill_assets.stores.files.scanning import DayScan
     from backfill_assets.stores.formats import FileFormat
 
+_TRIES = 3  # what had the name may go while it is looked at
+
 
 class LinkProtocol:
     """The commit protocol of file systems with atomic links and renames."""
@@ -122,12 +124,18 @@ class LinkPublisher:
 
     def make_visible(self, file: Staged, *, replace: bool) -> Published:
         """Link a file to its target, or settle with what stands there."""
-        try:
-            # link, not rename: it fails when the name is taken, so the first commit wins.
-            self._link(self._source(file), self._target(file))
-        except (FileExistsError, NotADirectoryError):
-            return self._settle(file, replace=replace)
-        return Published(file.partition, file.record, file.size, adopted=False)
+        target = self._target(file)
+        for _ in range(_TRIES):
+            try:
+                # link, not rename: it fails when the name is taken, so the first commit wins.
+                self._link(self._source(file), target)
+            except (FileExistsError, NotADirectoryError):
+                standing = self._standing(target, file.record)
+                if standing is not None:
+                    return self._settle(file, *standing, replace=replace)
+            else:
+                return Published(file.partition, file.record, file.size, adopted=False)
+        raise foreign(target, "nothing stands there, and nothing can be put there")
 
     def commits(self, group: Sequence[Staged]) -> Sequence[str]:  # noqa: ARG002 - Publisher's
         """Return nothing: a link is an entry of its folder, and its content was flushed before."""
@@ -164,10 +172,11 @@ class LinkPublisher:
         except FileNotFoundError:
             raise stale(self._attempt) from None
 
-    def _settle(self, file: Staged, *, replace: bool) -> Published:
+    def _settle(
+        self, file: Staged, found: CommitRecord, content: bytes, *, replace: bool
+    ) -> Published:
         """Adopt, replace or refuse what stands at the target already."""
         source, target = self._source(file), self._target(file)
-        found, content = self._standing(target, file.record)
         # To restate also mends: the record of a damaged file still says what the file once held.
         is_same = found.is_same_content(file.record)
         if is_same and not (replace and _differ(source, target)):
@@ -183,12 +192,17 @@ class LinkPublisher:
                 raise stale(self._attempt) from None
         return Published(file.partition, file.record, file.size, adopted=is_unchanged)
 
-    def _standing(self, target: str, record: CommitRecord) -> tuple[CommitRecord, bytes]:
-        """Return what a file at a target says of itself, and its content."""
+    def _standing(self, target: str, record: CommitRecord) -> tuple[CommitRecord, bytes] | None:
+        """Return what a file at a target says of itself, and its content; or None if it is gone."""
         with translated("reading"):
+            if not os.path.lexists(target):
+                return None
             if not is_regular_file(target):
                 raise foreign(target, "no regular file")
-            content = Path(target).read_bytes()
+            try:
+                content = Path(target).read_bytes()
+            except FileNotFoundError:
+                return None
         return record_at(target, content, self._format, record), content
 
     def _has_rows_of(self, file: Staged, content: bytes) -> bool:

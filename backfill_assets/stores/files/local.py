@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +21,7 @@ from backfill_assets.core.errors import (
 from backfill_assets.stores.files import identity, pruning, scanning
 from backfill_assets.stores.files.attempts import AttemptFolder
 from backfill_assets.stores.files.documents import LocalDocuments
-from backfill_assets.stores.files.durability import Flusher, translated
+from backfill_assets.stores.files.durability import Flusher, all_translated, translated
 from backfill_assets.stores.files.layout import Layout, is_regular_file
 from backfill_assets.stores.files.looks import Looks
 from backfill_assets.stores.files.protocols import commit_protocol as protocol_called
@@ -118,14 +119,17 @@ class LocalPartitionStore:
 
     def is_alive(self, name: str) -> bool:
         """Return whether a process holds an attempt whose name begins with ``name``."""
+        self._check_identity()  # of a root that is not there nobody can tell
         return self._attempts.is_alive(name)
 
     def revoke(self, name: str) -> int:
         """End every attempt whose name begins with ``name``."""
+        self._check_identity()
         return self._attempts.revoke(name)
 
     def sweep(self) -> int:
         """Remove what dead attempts left behind."""
+        self._check_identity()
         return self._attempts.sweep()
 
     def read(self, partition: Partition) -> pa.Table:
@@ -151,13 +155,12 @@ class LocalPartitionStore:
             with translated("reading"):
                 try:
                     state = Path(self.location(partition)).stat()
-                except FileNotFoundError:
+                except (FileNotFoundError, NotADirectoryError):
                     continue
             mark = (state.st_ino, state.st_mtime_ns)
             known = self._fingerprints.get(partition)
             if known is None or known[0] != mark:
-                record = self.records([partition]).get(partition)
-                known = (mark, None if record is None else record.source)
+                known = (mark, self._fingerprint(partition))
                 self._fingerprints[partition] = known
             found[partition] = known[1]
         return found
@@ -167,7 +170,8 @@ class LocalPartitionStore:
         since = (now - LATELY).timestamp()
         times = []
         for partition in partitions:
-            with contextlib.suppress(FileNotFoundError), translated("reading"):
+            gone = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+            with gone, translated("reading"):
                 times.append(Path(self.location(partition)).stat().st_mtime)
         lately = [moment for moment in times if moment >= since]
         if not lately:
@@ -197,7 +201,7 @@ class LocalPartitionStore:
         holds = {Path(self._hold_file(p)): _hold_text(p, reason) for p in partitions}
         self._check_writable()
         with self._attempts.open("hold") as folder, self._flusher() as flusher:
-            with translated("holding"):
+            with all_translated("holding"):
                 self._protocol.write_holds(folder, holds, flusher)
             flusher.flush(self._folders_of(holds))
             self._remove_data(partitions, flusher)
@@ -207,6 +211,8 @@ class LocalPartitionStore:
         hold = Path(self._hold_file(partition))
         try:
             with translated("reading"):
+                if not is_regular_file(str(hold)):
+                    return None
                 return str(json.loads(hold.read_text(encoding="utf-8"))["reason"])
         except FileNotFoundError:
             return None
@@ -230,9 +236,9 @@ class LocalPartitionStore:
         """Have committed partitions made again; a crash leaves each wish whole or absent."""
         self._check_writable()
         wishes = [Path(self._restate_file(partition)) for partition in partitions]
-        with translated("asking to restate"), self._flusher() as flusher:
+        with all_translated("asking to restate"), self._flusher() as flusher:
             for wish in wishes:
-                wish.touch()
+                os.close(os.open(wish, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
             flusher.flush(self._folders_of(wishes))
 
     def leftovers(self, catalogue: Catalogue, latest_closed_day: date) -> Leftovers:
@@ -287,6 +293,13 @@ class LocalPartitionStore:
             if self._is_held(partition):
                 return None
             return self._protocol.content(self._stem(partition))
+
+    def _fingerprint(self, partition: Partition) -> str | None:
+        try:
+            record = self.records([partition]).get(partition)
+        except CorruptPartitionError:
+            return None  # what verifies names it; a look for changes is not stopped by one file
+        return None if record is None else record.source
 
     def _is_held(self, partition: Partition) -> bool:
         return is_regular_file(self._hold_file(partition))

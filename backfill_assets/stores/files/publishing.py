@@ -20,7 +20,7 @@ from backfill_assets.core.errors import (
     PublishRefusedError,
 )
 from backfill_assets.stores.files.durability import translated
-from backfill_assets.stores.files.layout import RESTATE_SUFFIX
+from backfill_assets.stores.files.layout import RESTATE_SUFFIX, is_regular_file
 from backfill_assets.stores.tables import conform, record_of
 
 if TYPE_CHECKING:
@@ -185,8 +185,10 @@ class LocalAttempt:
     def _fulfil_wishes(self, published: list[Published]) -> None:
         """Remove the wishes to restate, after the new content is durable: a crash repeats it."""
         for file in published:
+            wish = self._stem_of(file.partition) + RESTATE_SUFFIX
             with translated("fulfilling"), suppress(FileNotFoundError):
-                os.unlink(self._stem_of(file.partition) + RESTATE_SUFFIX)  # noqa: PTH108 - text
+                if is_regular_file(wish):  # else it is none
+                    os.unlink(wish)  # noqa: PTH108 - text
 
 
 def record_at(
