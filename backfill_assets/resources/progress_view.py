@@ -42,8 +42,7 @@ class ProgressView:
         self._bar = bar(console)
         self._tasks: dict[str, object] = {}
         self._looks: dict[str, deque[tuple[float, int]]] = {}
-        self._last_line = float("-inf")
-        self._last_text = ""
+        self._lines: dict[str, tuple[float, str]] = {}  # when each catalogue's last one was, and it
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -101,8 +100,9 @@ class ProgressView:
         )
 
     def _print_line(self, plan: Plan, more: str, now: float) -> None:
-        text = f"{plan.catalogue.name}: {len(plan.committed)} of {len(plan.expected)}  {more}"
-        is_news = text != self._last_text
-        if is_news and (now - self._last_line >= LINE_SECONDS or not plan.missing):
-            self._last_line, self._last_text = now, text
+        name = plan.catalogue.name
+        text = f"{name}: {len(plan.committed)} of {len(plan.expected)}  {more}".rstrip()
+        last_at, last_text = self._lines.get(name, (float("-inf"), ""))
+        if text != last_text and (now - last_at >= LINE_SECONDS or not plan.missing):
+            self._lines[name] = (now, text)
             self.say(text)
