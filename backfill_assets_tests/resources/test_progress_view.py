@@ -8,22 +8,28 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from backfill_assets.core.partition_sets import PartitionSet
-from backfill_assets.core.plan import plan
+from backfill_assets.core.plan import make_plan
 from backfill_assets.resources.progress_view import ProgressView
 from backfill_assets_tests.resources.small_project import NOW, SHOPS, a_catalogue
 
 if TYPE_CHECKING:
+    from backfill_assets.core.catalogue import Catalogue
     from backfill_assets.core.plan import Plan
 
 
+def looked_at(catalogue: Catalogue, present: PartitionSet) -> Plan:
+    none = PartitionSet.empty(catalogue)
+    return make_plan(catalogue, present=present, held=none, in_flight=none, now=NOW)
+
+
 def complete(one: Plan) -> Plan:
-    return plan(one.catalogue, one.expected, now=NOW)
+    return looked_at(one.catalogue, one.expected)
 
 
 def test_a_pipe_gets_a_line_of_each_catalogue_and_no_line_twice() -> None:
-    first = plan(SHOPS, PartitionSet.empty(SHOPS), now=NOW)
+    first = looked_at(SHOPS, PartitionSet.empty(SHOPS))
     other_catalogue = a_catalogue(name="stalls")
-    second = plan(other_catalogue, PartitionSet.empty(other_catalogue), now=NOW)
+    second = looked_at(other_catalogue, PartitionSet.empty(other_catalogue))
     printed = io.StringIO()
     view = ProgressView(Console(file=printed))
 
