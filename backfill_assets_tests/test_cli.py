@@ -234,7 +234,7 @@ def test_brackets_in_other_peoples_words_are_no_style(run: Any, store: LocalPart
 
     code, _, err = run("plan", "--explain", "flights/[/x]/departures/2013-01-02/JFK")
     assert code == 1
-    assert "query '[/x]/departures'" in sentence(err)
+    assert "partition 'flights/[/x]/departures/2013-01-02/JFK': expected" in sentence(err)
 
 
 @pytest.mark.parametrize("port", ["0", "65536"])
