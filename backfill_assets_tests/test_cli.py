@@ -239,6 +239,31 @@ def test_a_state_is_explained_as_json_too(run: Any, store: LocalPartitionStore) 
     assert facts(out)["partition"] == ONE
 
 
+def test_brackets_in_other_peoples_words_are_no_style(run: Any, store: LocalPartitionStore) -> None:
+    store.hold([FLIGHTS.parse(ONE)], "[bold]see[/bold] [/x] :smile:")
+    code, out, _ = run("plan", "--explain", ONE)
+    assert code == 0
+    assert out.startswith(f"{ONE} is held: [bold]see[/bold] [/x] :smile:\n")
+
+    code, _, err = run("plan", "--explain", "flights/[/x]/departures/2013-01-02/JFK")
+    assert code == 1
+    assert "partition 'flights/[/x]/departures/2013-01-02/JFK': expected" in sentence(err)
+
+
+@pytest.mark.parametrize("port", ["0", "65536"])
+def test_a_port_that_cannot_be_is_a_wrong_command_line(run: Any, port: str) -> None:
+    code, _, err = run("up", "--port", port)
+    assert code == 2
+    assert "--port" in sentence(err)
+
+
+def test_a_home_that_cannot_be_made_is_refused_in_a_sentence(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, _, err = run("up", BACKFILL_HOME=str(tmp_path / "file" / "home"))
+    assert code == 1
+    assert "SettingsError: BACKFILL_HOME: " in sentence(err)
+
+
 class TestOperations:
     """Hold, release and restate: what they do to the files, and what they say."""
 

@@ -14,8 +14,9 @@ from backfill_assets.core.errors import SettingsError
 
 NO = 3  # exit code: the answer is no
 
-out = Console()
-err = Console(stderr=True)
+# No markup: reasons, paths and errors are other people's words, and `[/x]` in one is no style.
+out = Console(markup=False, emoji=False)
+err = Console(stderr=True, markup=False, emoji=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 

@@ -18,7 +18,9 @@ app = typer.Typer()
 
 @app.command()
 def up(
-    port: Annotated[int, typer.Option(help="Where Dagster's pages are, on this machine.")] = 3000,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Where Dagster's pages are, on this machine.")
+    ] = 3000,
     *,
     until_complete: Annotated[
         bool, typer.Option("--until-complete", help="Stop when nothing is missing any more.")

@@ -158,9 +158,13 @@ class Up:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the project's lock: two daemons on one project would only double the work."""
-        self._settings.home.mkdir(parents=True, exist_ok=True)
         path = self._settings.home / "up.lock"
-        lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        try:
+            self._settings.home.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            message = f"BACKFILL_HOME: {error}; name a folder that can be written"
+            raise SettingsError(message) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
