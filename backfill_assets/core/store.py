@@ -184,10 +184,18 @@ class PartitionStore(Protocol[TableT]):
         """Open an attempt; it is alive until the context or the process ends."""
 
     def is_alive(self, name: str) -> bool:
-        """Return whether a process holds an attempt whose name begins with ``name``."""
+        """Return whether a process holds an attempt whose name begins with ``name``.
+
+        Raises:
+            StoreUnreadableError: the store is not there, so that nobody can tell.
+        """
 
     def revoke(self, name: str) -> int:
-        """End every attempt whose name begins with ``name``: none can publish any more."""
+        """End every attempt whose name begins with ``name``: none can publish any more.
+
+        Raises:
+            StoreUnreadableError: the store is not there; nothing was ended.
+        """
 
     def sweep(self) -> int:
         """Remove what dead attempts left behind; return how many there were."""

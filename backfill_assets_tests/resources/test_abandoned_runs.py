@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from backfill_assets.core.errors import StaleAttemptError
+from backfill_assets.core.errors import StaleAttemptError, StoreUnreadableError
 from backfill_assets.resources.abandoned_runs import GRACE, fail_abandoned_runs, unfinished_runs
 from backfill_assets_tests.resources.dagster_of_tests import Dagster, a_range
 from backfill_assets_tests.resources.small_project import (
@@ -98,6 +98,20 @@ def test_a_run_that_works_is_left_alone_however_long_it_takes(dagster: Dagster) 
         )
         attempt.publish()
     assert len(committed(dagster.project)) == 1
+
+
+def test_no_run_is_given_up_while_the_store_is_away(dagster: Dagster, root: Path) -> None:
+    run = dagster.unfinished(STARTED, [SOLD, REVENUE], NEWEST, started=LONG_AGO)
+    with dagster.project.store.attempt(run.run_id):
+        root.rename(root.with_name("elsewhere"))
+        root.mkdir()  # a mount point without its disk
+        with pytest.raises(StoreUnreadableError, match="not mounted"):
+            dagster.asks()
+        assert status(dagster, run) is STARTED
+        root.rmdir()
+        root.with_name("elsewhere").rename(root)
+        dagster.asks()
+        assert status(dagster, run) is STARTED
 
 
 def failed_after(dagster: Dagster, wait: timedelta) -> list[str]:

@@ -118,14 +118,17 @@ class LocalPartitionStore:
 
     def is_alive(self, name: str) -> bool:
         """Return whether a process holds an attempt whose name begins with ``name``."""
+        self._check_identity()  # of a store that went away nobody can tell
         return self._attempts.is_alive(name)
 
     def revoke(self, name: str) -> int:
         """End every attempt whose name begins with ``name``."""
+        self._check_identity()
         return self._attempts.revoke(name)
 
     def sweep(self) -> int:
         """Remove what dead attempts left behind."""
+        self._check_identity()
         return self._attempts.sweep()
 
     def read(self, partition: Partition) -> pa.Table:
