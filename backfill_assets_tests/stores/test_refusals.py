@@ -128,6 +128,20 @@ def test_a_root_that_goes_away_under_an_open_store_is_no_new_store(root: Path) -
     assert list(root.iterdir()) == []
 
 
+def test_of_a_root_that_went_away_nobody_says_which_attempts_live(root: Path) -> None:
+    store = a_store(root)
+    store.prepare()
+    with store.attempt("run-1"):
+        root.rename(root.with_name("elsewhere"))
+        root.mkdir()  # a mount point without its disk
+        for ask in (lambda: store.is_alive("run-1"), lambda: store.revoke("run-1"), store.sweep):
+            with pytest.raises(StoreUnreadableError, match="not mounted"):
+                ask()
+        root.rmdir()
+        root.with_name("elsewhere").rename(root)
+        assert store.is_alive("run-1")
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"format_version": 1}', '{"a": 1}'])
 def test_an_identity_that_is_damaged_is_an_error(root: Path, content: str) -> None:
     publish(a_store(root), GROUP)
@@ -315,6 +329,24 @@ def test_a_query_on_another_device_is_refused_and_never_copied(root: Path) -> No
         with_own_mounts(with_a_query_elsewhere)
 
     assert attempts_left(root) == []
+
+
+@needs_own_mounts
+def test_a_query_on_another_device_is_refused_with_markers_too(root: Path, no_links: None) -> None:  # noqa: ARG001
+    store = a_store(root, protocol="marker")
+    store.prepare()
+    folder = root.joinpath(*DEPARTURES.asset_path)
+    folder.mkdir(parents=True)
+
+    def with_a_query_elsewhere() -> None:
+        mount_tmpfs(folder, "size=1m")
+        try:
+            publish(store, GROUP)
+        finally:
+            assert [path for path in folder.rglob("*") if path.is_file()] == []
+
+    with pytest.raises(StoreUnsupportedError, match=rf"{folder}.*another device.*one file system"):
+        with_own_mounts(with_a_query_elsewhere)
 
 
 @needs_own_mounts
