@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -340,6 +341,42 @@ def test_verifying_names_each_unsound_file_and_says_no(
     assert len(facts(out)["unsound"]) == 2
 
 
+def test_verifying_goes_on_after_a_file_that_the_disk_cannot_read(
+    run: Any, store: LocalPartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, cut, *_ = publish(store, date(2013, 1, 2))
+    Path(store.location(cut)).write_bytes(b"")
+    read_bytes = Path.read_bytes
+
+    def read(path: Path) -> bytes:
+        if str(path) == store.location(broken):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    code, out, err = run("verify")
+    assert (code, out) == (3, "24 files checked, 2 unsound\n")
+    assert f"reading {store.location(broken)}: Input/output error" in sentence(err)
+    assert store.location(cut) in err
+
+
+def test_verifying_stops_where_the_store_goes_away(
+    run: Any, store: LocalPartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(store, date(2013, 1, 2))
+    read_bytes = Path.read_bytes
+
+    def read(path: Path) -> bytes:
+        if path.suffix == ".parquet" and store.root.exists():
+            store.root.rename(store.root.with_name("elsewhere"))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    code, out, err = run("verify")
+    assert (code, out) == (1, "")
+    assert "is not a store, or is not mounted" in sentence(err)
+
+
 def test_sweeping_removes_what_dead_attempts_left_and_no_live_one(
     run: Any, store: LocalPartitionStore
 ) -> None:
@@ -371,7 +408,7 @@ class TestErrors:
         assert sentence(err).startswith("SettingsError: BACKFILL_STOR is no setting; there are ")
 
     def test_a_store_that_was_never_begun(self, run: Any) -> None:
-        for command in ("plan", "status", "verify"):
+        for command in ("plan", "status", "verify", "sweep"):
             code, out, err = run(command)
             assert (code, out) == (1, "")
             assert "is not a store, or is not mounted" in sentence(err)
@@ -380,7 +417,7 @@ class TestErrors:
     def test_a_store_that_lost_its_identity(self, run: Any, store: LocalPartitionStore) -> None:
         publish(store, *TWO_DAYS)
         (store.root / ".backfill-store.json").unlink()
-        for command in ("plan", "status", "verify"):
+        for command in ("plan", "status", "verify", "sweep"):
             code, out, err = run(command)
             assert (code, out) == (1, "")
             assert sentence(err).startswith(f"StoreUnreadableError: {store.root} ")

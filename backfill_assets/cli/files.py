@@ -8,7 +8,11 @@ from typing import Annotated
 import typer
 
 from backfill_assets.cli.screen import NO, Json, err, out, print_json
-from backfill_assets.core.errors import CorruptPartitionError, MissingPartitionError
+from backfill_assets.core.errors import (
+    CorruptPartitionError,
+    MissingPartitionError,
+    StoreUnreadableError,
+)
 from backfill_assets.defs.bindings import project
 from backfill_assets.resources import pruning, terminal
 from backfill_assets.resources.adoption import adopt as adopt_tree
@@ -98,6 +102,10 @@ def verify(*, as_json: Json = False) -> None:
                 try:
                     project().store.verify(partition)
                 except (CorruptPartitionError, MissingPartitionError) as error:
+                    unsound.append(str(error))
+                except StoreUnreadableError as error:
+                    if not project().store.exists():
+                        raise  # the store went away, and says nothing about its files
                     unsound.append(str(error))
                 checked += 1
                 progress.advance(task)
