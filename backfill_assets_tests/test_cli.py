@@ -445,7 +445,7 @@ class TestErrors:
     def test_a_store_that_lost_its_identity(self, run: Any, store: LocalPartitionStore) -> None:
         publish(store, *TWO_DAYS)
         (store.root / ".backfill-store.json").unlink()
-        for command in ("plan", "status", "verify"):
+        for command in ("plan", "status", "verify", "sweep"):
             code, out, err = run(command)
             assert (code, out) == (1, "")
             assert sentence(err).startswith(f"StoreUnreadableError: {store.root} ")

@@ -6,7 +6,7 @@ The same rows give the same bytes: nothing here depends on who writes, or when.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -108,9 +108,10 @@ class JsonFormat:
 
     def decode(self, content: bytes, path: Path, partition: Partition) -> pa.Table:
         """Return the rows of a JSON file."""
-        rows = _load_json(content, path).get("rows")
+        rows: Any = _load_json(content, path).get("rows")
         schema = schema_of(partition.query)
         try:
+            _check_names(rows, schema)
             dated = pa.Table.from_pylist(rows, schema=schema.set(0, pa.field("date", pa.string())))
             return dated.set_column(0, schema.field(0), dated.column(0).cast(pa.date32()))
         except (*UNREADABLE, TypeError, AttributeError) as error:
@@ -152,9 +153,18 @@ def parse_record(path: Path | str, text: bytes) -> CommitRecord:
     """
     try:
         return CommitRecord(**json.loads(text))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         message = f"{path} has no commit record: another program wrote it; move it away"
         raise CorruptPartitionError(message) from error
+
+
+def _check_names(rows: list[dict[str, object]], schema: pa.Schema) -> None:
+    """Refuse rows with other names than the schema's: Arrow would drop them, or fill in nulls."""
+    names = set(schema.names)
+    for number, row in enumerate(rows):
+        if row.keys() != names:
+            message = f"row {number} has {', '.join(row)}; expected {', '.join(schema.names)}"
+            raise ValueError(message)
 
 
 def _load_json(content: bytes, path: Path) -> dict[str, object]:

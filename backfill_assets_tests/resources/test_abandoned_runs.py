@@ -114,6 +114,20 @@ def test_a_run_that_works_is_left_alone_however_long_it_takes(dagster: Dagster) 
     assert len(committed(dagster.project)) == 1
 
 
+def test_no_run_is_given_up_while_the_store_is_away(dagster: Dagster, root: Path) -> None:
+    run = dagster.unfinished(STARTED, [SOLD, REVENUE], NEWEST, started=LONG_AGO)
+    with dagster.project.store.attempt(run.run_id):
+        root.rename(root.with_name("elsewhere"))
+        root.mkdir()  # a mount point without its disk
+        with pytest.raises(StoreUnreadableError, match="not mounted"):
+            dagster.asks()
+        assert status(dagster, run) is STARTED
+        root.rmdir()
+        root.with_name("elsewhere").rename(root)
+        dagster.asks()
+        assert status(dagster, run) is STARTED
+
+
 def failed_after(dagster: Dagster, wait: timedelta) -> list[str]:
     """Return which runs are given up when nothing has happened for so long."""
     return fail_abandoned_runs(

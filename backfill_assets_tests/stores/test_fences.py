@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backfill_assets.core.errors import ContentConflictError, StaleAttemptError
+from backfill_assets.core.errors import ContentConflictError, ForeignFileError, StaleAttemptError
 from backfill_assets.stores.files.attempts import AttemptFolder
 from backfill_assets.stores.files.durability import Flusher
 from backfill_assets_tests.stores.children import Gate, as_nobody, child, in_child
@@ -22,6 +22,7 @@ from backfill_assets_tests.stores.examples import (
     FLIGHTS,
     GROUP,
     JFK,
+    JFK_DELAY,
     LGA_NEXT_DAY,
     a_store,
     an_attempt,
@@ -95,6 +96,27 @@ def test_publishing_without_syncfs_gives_the_same_files(
     flusher.close()
 
     assert files_below(store.root) == files_below(root / "model")
+
+
+def test_without_syncfs_what_is_foreign_in_the_way_of_one_file_stops_no_other(
+    root: Path, protocol: str
+) -> None:
+    store = a_store(root, protocol=protocol)
+    store.prepare()
+    query_folder = root.joinpath(*JFK.query.asset_path)
+    query_folder.mkdir(parents=True)
+    (query_folder / "v1").write_text("mine")  # where the folder of all days must be
+    flusher = Flusher(str(root), together=False)
+
+    with an_attempt(store, protocol, flusher) as attempt:
+        for partition in (JFK, JFK_DELAY):
+            attempt.stage(partition, rows_of(partition))
+        with pytest.raises(ForeignFileError, match="not ours to touch") as caught:
+            attempt.publish()
+    flusher.close()
+
+    assert [p.partition for p in caught.value.published] == [JFK_DELAY]
+    assert list(contents_of(store)) == [str(JFK_DELAY)]
 
 
 def test_without_syncfs_every_file_and_folder_that_a_commit_needs_is_flushed(

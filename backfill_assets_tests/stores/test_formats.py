@@ -23,7 +23,7 @@ from backfill_assets.core.catalogue import Category, ValueType
 from backfill_assets.core.errors import CorruptPartitionError, ForeignFileError
 from backfill_assets.core.partitions import ColumnType
 from backfill_assets.stores.files.local import LocalPartitionStore
-from backfill_assets.stores.formats import file_format
+from backfill_assets.stores.formats import RECORD_KEY, file_format
 from backfill_assets.stores.tables import conform, record_of
 from backfill_assets_tests.stores.examples import (
     DAY,
@@ -253,12 +253,22 @@ def of_another_program(_: bytes) -> bytes:
     return bytes(sink.getvalue())
 
 
+def with_a_record_too_deep(_: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"a": [1]}).replace_schema_metadata({RECORD_KEY: b"[" * 100_000})
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
 def listed(_: bytes) -> bytes:
     return b"[1, 2]"
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("damage", [truncated, halved, emptied, zeroed, of_another_program, listed])
+@pytest.mark.parametrize(
+    "damage",
+    [truncated, halved, emptied, zeroed, of_another_program, with_a_record_too_deep, listed],
+)
 def test_a_damaged_file_is_corrupt_and_not_missing(
     root: Path, name: str, damage: Callable[[bytes], bytes]
 ) -> None:
@@ -367,6 +377,7 @@ def test_rows_that_the_record_does_not_count_are_noticed(root: Path) -> None:
         {"date": "yesterday", "unit": "JFK", "carrier": "C0", "value": 1},
         {"date": "2013-08-03", "unit": "JFK", "carrier": "C0", "value": "many"},
         {"date": "2013-08-03", "unit": "JFK", "carrier": "C0", "value": 2**70},
+        {"date": "2013-08-03", "unit": "JFK", "carrier": "C0", "value": 1, "extra": 1},
         {"carrier": "C0"},
         "C0",
         None,
@@ -380,6 +391,16 @@ def test_a_json_row_that_is_not_of_the_partition_is_noticed(root: Path, row: Any
     path.write_text(json.dumps(json.loads(path.read_text()) | {"rows": [row]}))
 
     with pytest.raises(CorruptPartitionError, match=r"JFK\.json"):
+        store.verify(JFK)
+
+
+def test_a_json_row_without_a_value_is_no_row_with_a_null(root: Path) -> None:
+    store = a_store(root, "json")
+    publish(store, [JFK], [None])
+    path = Path(store.location(JFK))
+    path.write_text(path.read_text().replace(',"value":null', ""))
+
+    with pytest.raises(CorruptPartitionError, match="row 0 has date, unit, carrier; expected"):
         store.verify(JFK)
 
 

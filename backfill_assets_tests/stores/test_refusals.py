@@ -354,6 +354,24 @@ def test_a_query_on_another_device_is_refused_and_never_copied(root: Path) -> No
 
 
 @needs_own_mounts
+def test_a_query_on_another_device_is_refused_with_markers_too(root: Path, no_links: None) -> None:  # noqa: ARG001
+    store = a_store(root, protocol="marker")
+    store.prepare()
+    folder = root.joinpath(*DEPARTURES.asset_path)
+    folder.mkdir(parents=True)
+
+    def with_a_query_elsewhere() -> None:
+        mount_tmpfs(folder, "size=1m")
+        try:
+            publish(store, GROUP)
+        finally:
+            assert [path for path in folder.rglob("*") if path.is_file()] == []
+
+    with pytest.raises(StoreUnsupportedError, match=rf"{folder}.*another device.*one file system"):
+        with_own_mounts(with_a_query_elsewhere)
+
+
+@needs_own_mounts
 def test_a_disk_that_is_mounted_over_a_store_hides_nothing_silently(root: Path) -> None:
     store = a_store(root)
     publish(store, GROUP)

@@ -100,11 +100,11 @@ class AttemptFolder:
         return count
 
     def sweep(self) -> int:
-        """Remove the directories of dead attempts; return how many there were."""
+        """Remove the directories of dead attempts; return how many are gone."""
         if not self.path.is_dir():
             return 0
         count = 0
-        with self._locked(_BIRTHS, fcntl.LOCK_EX):
+        with self._locked(_BIRTHS, fcntl.LOCK_EX), translated("sweeping"):
             for directory in sorted(self.path.iterdir()):
                 if directory.is_dir() and not self._is_held(directory):
                     shutil.rmtree(directory, ignore_errors=True)

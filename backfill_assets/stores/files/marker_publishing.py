@@ -20,7 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backfill_assets.core.errors import PublishRefusedError, StoreError
+from backfill_assets.core.errors import (
+    PublishRefusedError,
+    StoreError,
+    StoreUnsupportedError,
+)
 from backfill_assets.core.store import Published
 from backfill_assets.stores.files.attempts import is_open, stale
 from backfill_assets.stores.files.durability import translated
@@ -37,7 +41,7 @@ from backfill_assets.stores.files.markers import (
 from backfill_assets.stores.files.publishing import conflict, foreign, record_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from backfill_assets.core.store import CommitRecord
     from backfill_assets.stores.files.durability import Flusher
@@ -98,6 +102,7 @@ class MarkerPublisher:
         """Write and flush the data files of a group; no marker names them yet."""
         self._check_open()
         folders = {os.path.dirname(file.stem) for file in group}  # noqa: PTH120 - text, for speed
+        self._refuse_other_devices(folders)
         days = {folder: look(folder, self._format.suffix) for folder in folders}
         try:
             for file in group:
@@ -244,6 +249,17 @@ class MarkerPublisher:
             plan = self._plans.pop(file.number, None)
             if isinstance(plan, _Draft):
                 _remove_data(file.stem, plan.marker.data)
+
+    def _refuse_other_devices(self, folders: Iterable[str]) -> None:
+        """Refuse folders that a flush of the store's own file system would not make durable."""
+        with translated("reading"), suppress(FileNotFoundError, NotADirectoryError):
+            device = os.stat(self._attempt).st_dev  # noqa: PTH116 - as below
+            for folder in folders:
+                if os.path.isdir(folder) and os.stat(folder).st_dev != device:  # noqa: PTH112, PTH116 - text, for speed
+                    raise StoreUnsupportedError(
+                        f"{folder} is on another device than the store's .attempts folder, and "
+                        "nothing would make it durable; keep the whole store on one file system"
+                    )
 
     def _check_open(self) -> None:
         if not is_open(self._attempt):

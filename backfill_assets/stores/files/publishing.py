@@ -159,7 +159,9 @@ class LocalAttempt:
                 published.append(self._publisher.make_visible(file, replace=replace))
             except PublishRefusedError as refusal:
                 refusals.append(refusal)
-        self._flusher.flush([*touched, *self._publisher.commits(staged)])
+        # Where something foreign stands in the way there is no folder.
+        folders = filter(os.path.isdir, touched)
+        self._flusher.flush([*folders, *self._publisher.commits(staged)])
         self._publisher.tidy(staged)
         if replace:
             self._fulfil_wishes(published)
