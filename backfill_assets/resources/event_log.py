@@ -123,20 +123,6 @@ def report_outside_runs(instance: dg.DagsterInstance, group: CommittedGroup) -> 
     _store(instance, events, _Origin(run_id=NO_RUN, job_name=NO_RUN, step_key=None))
 
 
-def defer_automatic_events(context: dg.OutputContext) -> None:
-    """Keep Dagster from writing its own event for each partition of the output in hand.
-
-    For runs that a person launched; those of the sensor carry the tag from the start. Dagster looks
-    at the tags of the run in memory, after `handle_output` has returned: so it is enough to call
-    this while an output is handled. The stored run, and with it the UI, does not change.
-    """
-    tags = context.step_context.dagster_run.tags
-    if not isinstance(tags, dict):
-        _logger.warning("Dagster's tags cannot be changed; its own events will be written as well.")
-        return
-    tags[DEFER_ASSET_EVENTS_TAG] = "true"
-
-
 @contextmanager
 def automatic_events_deferred(context: dg.AssetExecutionContext) -> Iterator[None]:
     """Keep Dagster from writing its own event for each partition of the outputs yielded inside.

@@ -1,11 +1,13 @@
 """Assets over date x unit whose IO manager reports for itself, as this project's does."""
 
+from contextlib import nullcontext
+
 import dagster as dg
 
 from backfill_assets.resources.event_log import (
     CommittedGroup,
     CommittedPartition,
-    defer_automatic_events,
+    automatic_events_deferred,
     report_in_run,
 )
 
@@ -37,7 +39,6 @@ class ReportingIOManager(dg.IOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         assert obj is not None
-        defer_automatic_events(context)
         keys = [str(key) for key in context.asset_partition_keys]
         for day in sorted({key.split("|")[0] for key in keys}, reverse=True):
             report_in_run(context, group(*sorted(key for key in keys if key.startswith(day))))
@@ -46,16 +47,24 @@ class ReportingIOManager(dg.IOManager):
         raise NotImplementedError
 
 
-@dg.multi_asset(
-    outs={"departures": dg.AssetOut(key=DEPARTURES, io_manager_key="reporting", is_required=False)},
-    partitions_def=PARTITIONS,
-    can_subset=True,
-    backfill_policy=dg.BackfillPolicy.single_run(),
-)
-def carrier() -> object:
-    """Yield one lazy value for all partitions of the run."""
-    yield dg.Output(iter(()), output_name="departures")
+def carrier_asset(*, deferring: bool) -> dg.AssetsDefinition:
+    """Return an asset that yields one lazy value for all partitions of the run."""
+    out = dg.AssetOut(key=DEPARTURES, io_manager_key="reporting", is_required=False)
 
+    @dg.multi_asset(
+        outs={"departures": out},
+        partitions_def=PARTITIONS,
+        can_subset=True,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+    )
+    def carrier(context: dg.AssetExecutionContext) -> object:
+        with automatic_events_deferred(context) if deferring else nullcontext():
+            yield dg.Output(iter(()), output_name="departures")
+
+    return carrier
+
+
+carrier = carrier_asset(deferring=True)
 
 defs = dg.Definitions(
     assets=[carrier],

@@ -28,7 +28,6 @@ from backfill_assets.resources.event_log import (
     MAX_EVENTS_PER_BATCH,
     event_log_mark,
     materialized_partitions,
-    report_in_run,
     report_outside_runs,
 )
 from backfill_assets.resources.instance_storage import close_connections
@@ -37,7 +36,7 @@ from backfill_assets_tests.resources.reporting_assets import (
     DEPARTURES,
     PARTITIONS,
     ReportingIOManager,
-    carrier,
+    carrier_asset,
     group,
 )
 
@@ -50,9 +49,14 @@ TWO_DAYS = {
 KEYS_OF_TWO_DAYS = ["2013-08-02|EWR", "2013-08-02|JFK", "2013-08-01|EWR", "2013-08-01|JFK"]
 
 
-def run_two_days(instance: dg.DagsterInstance, io_manager: dg.IOManager) -> str:
+def run_two_days(
+    instance: dg.DagsterInstance, io_manager: dg.IOManager, *, deferring: bool = True
+) -> str:
     result = dg.materialize(
-        [carrier], instance=instance, resources={"reporting": io_manager}, tags=TWO_DAYS
+        [carrier_asset(deferring=deferring)],
+        instance=instance,
+        resources={"reporting": io_manager},
+        tags=TWO_DAYS,
     )
     return result.run_id
 
@@ -105,21 +109,10 @@ def test_the_log_of_the_run_shows_the_events_of_its_step(instance: dg.DagsterIns
     assert [entry.get_dagster_event().step_key for entry in logged] == ["carrier"] * 4
 
 
-class ForgetfulIOManager(dg.IOManager):
-    """Reports and does not defer."""
-
-    def handle_output(self, context: dg.OutputContext, obj: object) -> None:
-        assert obj is not None
-        report_in_run(context, group(*map(str, context.asset_partition_keys)))
-
-    def load_input(self, context: dg.InputContext) -> object:
-        raise NotImplementedError
-
-
 def test_without_deferring_dagster_writes_every_event_a_second_time(
     instance: dg.DagsterInstance,
 ) -> None:
-    run_two_days(instance, ForgetfulIOManager())
+    run_two_days(instance, ReportingIOManager(), deferring=False)
     assert len(materializations(instance)) == 8
 
 
@@ -239,7 +232,6 @@ class FutureIOManager(ReportingIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         assert obj is not None
-        self._module.defer_automatic_events(context)
         self._module.report_in_run(context, group(*sorted(map(str, context.asset_partition_keys))))
 
 
