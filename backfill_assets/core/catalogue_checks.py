@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from backfill_assets.core.catalogue import Catalogue
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")  # a path segment, an asset key part, a column name
-_RESERVED_NAMES = frozenset({"date", "unit", "value"})  # the other columns of every file
+_OF_EVERY_SOURCE = frozenset({"date", "unit"})  # columns beside the category and the value types
+_OF_EVERY_FILE = _OF_EVERY_SOURCE | {"value"}  # columns beside the category
 _NOT_IN_KEYS = ("|", ",", "[", "]", "...", '"')  # where Dagster splits or quotes partition keys
 _LONGEST_SEGMENT = 200  # bytes; file systems end at 255, and a suffix and a digest come on top
 
@@ -30,14 +31,15 @@ def check_catalogue(catalogue: Catalogue) -> None:
         CatalogueError: a name, a unit, a day or a version is not valid as written.
     """
     _check_names("catalogue", [catalogue.name])
-    _check_names("category", [c.name for c in catalogue.categories], _RESERVED_NAMES)
+    _check_names("category", [c.name for c in catalogue.categories])
     _check_names("value type", [v.name for v in catalogue.value_types])
+    _check_columns(catalogue)
     _check_units([u.name for u in catalogue.units])
     _check_days(catalogue)
     _check_versions(catalogue)
 
 
-def _check_names(kind: str, names: Sequence[str], reserved: frozenset[str] = frozenset()) -> None:
+def _check_names(kind: str, names: Sequence[str]) -> None:
     if not names:
         message = f"no {kind} is given; name at least one"
         raise CatalogueError(message)
@@ -45,13 +47,27 @@ def _check_names(kind: str, names: Sequence[str], reserved: frozenset[str] = fro
         if not _NAME.fullmatch(name):
             message = f"{kind} {name!r}: use lower-case letters, digits and _, a letter first"
             raise CatalogueError(message)
-        if name in reserved:
-            message = f"{kind} {name!r}: every file has a column of that name; choose another"
-            raise CatalogueError(message)
         if name.upper() in DEVICE_NAMES:
             message = f"{kind} {name!r}: Windows keeps that name for a device; choose another"
             raise CatalogueError(message)
     _check_distinct(kind, names)
+
+
+def _check_columns(catalogue: Catalogue) -> None:
+    """Refuse two columns of one name in a file or a source: one would be read for the other."""
+    categories = {category.name for category in catalogue.categories}
+    for name in sorted(categories & _OF_EVERY_FILE):
+        message = f"category {name!r}: every file has a column of that name; choose another"
+        raise CatalogueError(message)
+    for value_type in catalogue.value_types:
+        if value_type.name in _OF_EVERY_SOURCE:
+            found = "every source has a column of that name"
+        elif value_type.name in categories:
+            found = "a category has that name, and a source would have two such columns"
+        else:
+            continue
+        message = f"value type {value_type.name!r}: {found}; choose another"
+        raise CatalogueError(message)
 
 
 def _check_distinct(kind: str, names: Iterable[str]) -> None:
@@ -100,6 +116,11 @@ def _check_days(catalogue: Catalogue) -> None:
         message = (
             f"retention_days of {catalogue.name!r} is {catalogue.retention_days}; keep one day or "
             "more, or give None to keep all"
+        )
+        raise CatalogueError(message)
+    if catalogue.look_back_days < 0:
+        message = (
+            f"look_back_days of {catalogue.name!r} is {catalogue.look_back_days}; give 0 or more"
         )
         raise CatalogueError(message)
     if catalogue.last_day is not None and catalogue.last_day < catalogue.first_day:

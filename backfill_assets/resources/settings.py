@@ -6,13 +6,14 @@ Every process of the project resolves the same settings from here, or stops and 
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from dotenv import dotenv_values
-from dotenv.parser import parse_stream
+from dotenv.parser import Binding, parse_stream
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backfill_assets.core.cycles import Bounds
@@ -20,13 +21,14 @@ from backfill_assets.core.errors import SettingsError
 from backfill_assets.stores.postgres.servers import PostgresServer, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping, Sequence, Set
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "BACKFILL_"
 ENV_FILE = PREFIX + "ENV_FILE"
 # Set by `up` for the processes that it starts, and by nobody else: all its settings.
 HANDED_ON = PREFIX + "HANDED_ON"
+_REFERENCE = re.compile(r"\$\{([^}:]*)\}")  # to another variable, without a default
 
 
 class Settings(BaseModel):
@@ -96,6 +98,8 @@ class Settings(BaseModel):
         """A relative folder means the same in every process: it starts at the project."""
         if path is None:
             return None
+        if "".join(path.parts[:1]).endswith(":"):  # s3://bucket would become a folder "s3:"
+            raise ValueError("give a folder of this machine, and no address of another kind")
         try:
             return PROJECT / path.expanduser()
         except RuntimeError:
@@ -252,17 +256,28 @@ def _values_in(path: Path) -> dict[str, str | None]:
     except (OSError, UnicodeDecodeError) as error:
         message = f"{path} cannot be read: {error}"
         raise SettingsError(message) from error
+    set_before = set(os.environ)
     for found in parse_stream(StringIO(text)):
-        is_bare = found.value is None and (found.key or "").startswith(PREFIX)
-        if found.error or is_bare:
+        if (wrong := _what_is_wrong(found, set_before)) is not None:
             raw = found.original.string
             blank = raw[: len(raw) - len(raw.lstrip())]
-            message = (
-                f"{path}, line {found.original.line + blank.count(chr(10))}: expected NAME=value; "
-                "close every quote, and begin a comment with #"
-            )
+            message = f"{path}, line {found.original.line + blank.count(chr(10))}: {wrong}"
             raise SettingsError(message)
+        set_before.add(found.key or "")
     return dotenv_values(stream=StringIO(text))
+
+
+def _what_is_wrong(found: Binding, set_before: Set[str]) -> str | None:
+    """Return why a piece of the file would be passed over, or be read as another value."""
+    is_ours = (found.key or "").startswith(PREFIX)
+    if found.error or (is_ours and found.value is None):
+        return "expected NAME=value; close every quote, and begin a comment with #"
+    unset = set(_REFERENCE.findall(found.value or "")) - set_before if is_ours else ()
+    if unset:  # Dagster and python-dotenv put nothing in its place, and say nothing
+        return (
+            f"{found.key} refers to ${{{min(unset)}}}, which is not set; write %24 for $ in a URL"
+        )
+    return None
 
 
 def _merged(

@@ -229,12 +229,10 @@ class Tick:
 
 def why_nothing(plan: Plan, runs: Sequence[dg.DagsterRun], failures: Sequence[Failure] = ()) -> str:
     """Return in plain words why a tick launches nothing."""
-    catalogue = plan.catalogue
     if plan.missing:
         return "; ".join(_why_missing(plan, runs, failures)) + "."
     if not plan.expected:
-        closes_at = catalogue.closing.closes_at(catalogue.first_day)
-        return f"No day of {catalogue.name} has closed yet; the first one closes at {closes_at}."
+        return _why_nothing_is_expected(plan)
     held = f" {len(plan.held)} are held." if plan.held else ""
     return (
         f"Nothing is missing: {len(plan.committed)} of {len(plan.expected)} expected partitions "
@@ -242,22 +240,35 @@ def why_nothing(plan: Plan, runs: Sequence[dg.DagsterRun], failures: Sequence[Fa
     )
 
 
+def _why_nothing_is_expected(plan: Plan) -> str:
+    name, closing = plan.catalogue.name, plan.catalogue.closing
+    first_day = plan.catalogue.first_open_day(plan.now)
+    if plan.latest_closed_day < plan.catalogue.first_day and first_day is not None:
+        closes_at = closing.closes_at(first_day)
+        return f"No day of {name} has closed yet; the first one closes at {closes_at}."
+    return (
+        f"Nothing of {name} is expected up to {plan.latest_closed_day}, the latest closed day: no "
+        "unit is open on a day on which a query has begun."
+    )
+
+
 def _why_missing(
     plan: Plan, runs: Sequence[dg.DagsterRun], failures: Sequence[Failure]
 ) -> list[str]:
     parts = []
+    in_flight, waiting = plan.in_flight & plan.missing, plan.backing_off & plan.missing
     if plan.work:
         parts.append(f"{len(plan.work)} missing partitions wait for a place")
-    if plan.in_flight:
-        parts.append(f"{len(plan.in_flight)} missing partitions are in {len(runs)} unfinished runs")
-    failed = [f for f in failures if f.partition in plan.backing_off]
+    if in_flight:
+        parts.append(f"{len(in_flight)} missing partitions are in {len(runs)} unfinished runs")
+    failed = [f for f in failures if f.partition in waiting]
     if failed:
         retry_at = min(f.retry_at for f in failed)
         parts.append(
             f"{len(failed)} missing partitions failed lately and back off; the next attempt is "
             f"after {retry_at:%Y-%m-%d %H:%M:%S %Z}"
         )
-    paused = len(plan.backing_off) - len(failed)
+    paused = len(waiting) - len(failed)
     if paused:
         parts.append(
             f"{paused} missing partitions are of runs that were cancelled less than "

@@ -377,3 +377,47 @@ def test_one_cycle_can_be_asked_for_without_a_plan() -> None:
         plan.work, nothing, date(2013, 8, 10) + timedelta(days=1), Bounds(max_days=2)
     )
     assert outline([cycle]) == [(10, 9, 12, "max_days")]
+
+
+@st.composite
+def restatings(draw: st.DrawFn) -> Plan:
+    """Draw a plan of which some is stale; some of that is to be made again, and some is not."""
+    situation = draw(situations())
+    catalogue = replace(situation.catalogue, restates_changed=draw(st.booleans()))
+    sets = {
+        name: replace(getattr(situation, name), catalogue=catalogue)
+        for name in ("present", "held", "in_flight", "backing_off")
+    }
+    return make_plan(
+        catalogue,
+        **sets,
+        now=situation.now,
+        wished=draw(subsets(catalogue)),
+        changed=draw(subsets(catalogue)),
+    )
+
+
+@thoroughly
+@given(restatings(), bounds)
+def test_what_is_made_again_is_each_stale_partition_once_and_nothing_that_waits(
+    plan: Plan, some: Bounds
+) -> None:
+    work = plan.restating - plan.in_flight - plan.backing_off
+    cycles = list(islice(plan.restating_cycles(some), len(work) + 1))
+    taken = [partition for cycle in cycles for partition in cycle.partitions]
+    assert len(taken) == len(work)
+    assert set(taken) == set(work)
+    left = plan.missing | plan.stale
+    for cycle in cycles:
+        assert cycle.last_day == (work & left).days()[0]
+        # A run that makes stale partitions again would make these too.
+        assert cycle.rectangle() & left == cycle.partitions
+        left = left - cycle.partitions
+
+
+@given(restatings())
+def test_what_changed_is_made_again_by_itself_only_where_the_catalogue_says_so(plan: Plan) -> None:
+    assert plan.restating - plan.stale == PartitionSet.empty(plan.catalogue)
+    assert plan.stale - plan.committed == PartitionSet.empty(plan.catalogue)
+    if plan.catalogue.restates_changed:
+        assert plan.restating == plan.stale

@@ -77,6 +77,8 @@ def test_an_env_file_that_is_not_there_is_refused(env_file: Path) -> None:
         ("BACKFILL_STORE=/data/a#b=c", "/data/a#b=c"),
         ("export BACKFILL_STORE = /data", "/data"),
         ("DATA=/data\nBACKFILL_STORE=${DATA}/files", "/data/files"),
+        ("BACKFILL_STORE=${NOT_SET_ANYWHERE:-/data}", "/data"),
+        ("OTHER=${NOT_SET_ANYWHERE}\nBACKFILL_STORE=/data", "/data"),
         ("\ufeffBACKFILL_STORE=/data\r\n", "/data"),
         ("BACKFILL_STORE=/old\nBACKFILL_STORE=/data", "/data"),
     ],
@@ -105,6 +107,27 @@ def test_a_line_that_is_no_variable_is_refused_by_number_and_not_shown(
     """Passed over, the address of a database would silently be the embedded one's."""
     env_file.write_text(f"# mine\nBACKFILL_MAX_DAYS=7\n\n{line}\nBACKFILL_MAX_FILES=7\n")
     with pytest.raises(SettingsError, match=r"settings\.env, line 4: expected NAME=v") as refusal:
+        Settings.load(named(env_file))
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "BACKFILL_STORE=${NOT_SET_ANYWHERE}/files",
+        "BACKFILL_STORE='${NOT_SET_ANYWHERE}/files'",  # single quotes protect nothing there
+        "BACKFILL_STORE=${NOT_SET_ANYWHERE}/files\nNOT_SET_ANYWHERE=/too/late",
+        "BACKFILL_DATABASE_URL=postgresql://me:hunter2${NOT_SET_ANYWHERE}@db/flights",
+    ],
+)
+def test_a_reference_to_nothing_is_refused_and_not_read_as_an_empty_text(
+    env_file: Path, line: str
+) -> None:
+    env_file.write_text(f"BACKFILL_MAX_DAYS=7\n{line}\n")
+    wrong = (
+        r"settings\.env, line 2: BACKFILL_\w+ refers to \$\{NOT_SET_ANYWHERE\}, which is not set"
+    )
+    with pytest.raises(SettingsError, match=wrong) as refusal:
         Settings.load(named(env_file))
     assert "hunter2" not in str(refusal.value)
 
@@ -139,6 +162,8 @@ def test_an_unknown_variable_is_refused_by_name_and_the_known_ones_are_listed() 
         ("BACKFILL_TICK_SECONDS", "10 s"),
         ("BACKFILL_FILE_FORMAT", "csv"),
         ("BACKFILL_STORE", "~nobody-of-that-name/files"),
+        ("BACKFILL_STORE", "s3://bucket/files"),
+        ("BACKFILL_HOME", "file:///data"),
     ],
 )
 def test_a_malformed_value_is_refused_with_its_variable(name: str, value: str) -> None:

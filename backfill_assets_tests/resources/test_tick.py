@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -319,6 +319,23 @@ class TestSkipReasons:
         message = Dagster(a_project(root, now=early), instance).settled()
         assert message is not None
         assert message.startswith("No day of shops has closed yet; the first one closes at 2024-03")
+
+    def test_before_a_unit_opens(self, root: Path, instance: dg.DagsterInstance) -> None:
+        catalogue = a_catalogue(units=[Unit("Paris", first_day=date(2024, 6, 1))])
+        assert Dagster(a_project(root, catalogue=catalogue), instance).settled() == (
+            "Nothing of shops is expected up to 2024-03-05, the latest closed day: no unit is open "
+            "on a day on which a query has begun."
+        )
+
+    def test_what_is_stale_and_made_again_is_not_counted_as_missing(self, dagster: Dagster) -> None:
+        fill(dagster.project)
+        lost, wished = (SHOPS.partition("article/sold", DAY_5, u) for u in ("Paris", "Nice"))
+        dagster.project.store.ask_to_restate([wished])
+        Path(dagster.project.store.location(lost)).unlink()
+        dagster.unfinished(
+            dg.DagsterRunStatus.QUEUED, [SOLD], a_range("2024-03-05|Paris", "2024-03-05|Nice")
+        )
+        assert dagster.settled() == "1 missing partitions are in 1 unfinished runs."
 
     def test_what_is_held_is_counted(self, dagster: Dagster) -> None:
         fill(dagster.project)
