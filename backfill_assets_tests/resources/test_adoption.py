@@ -578,6 +578,26 @@ class TestRefusals:
         told = f"is of {PARIS}, and so is {first}; keep one"
         assert [r.reason for r in outcome.refused] == [told, told]
 
+    def test_a_marker_that_cannot_be_read_is_named_and_the_others_are_taken_in(
+        self, tmp_path: Path, history: Path
+    ) -> None:
+        marked = project_like(tmp_path / "marked", commit_protocol="marker")
+        adopt(marked, history)
+        place = Path(marked.store.location(PARIS)).parent
+        place.joinpath("Paris.1.commit").chmod(0)
+        folder = tmp_path
+        while folder != Path("/tmp"):  # noqa: S108 - up to where everybody may go
+            folder.chmod(0o755)
+            folder = folder.parent
+        again = a_project(tmp_path / "again")
+
+        outcome = as_nobody(lambda: adopt(again, tmp_path / "marked", dry_run=True))
+
+        assert outcome.adopted == EXPECTED - 1
+        assert [(r.path, r.reason) for r in outcome.refused] == [
+            (str(place / "Paris.1.commit"), "cannot be read: Permission denied")
+        ]
+
     def test_what_cannot_be_read_is_named_and_the_others_are_taken_in(
         self, project: Project, tree: Path, tmp_path: Path
     ) -> None:

@@ -148,7 +148,7 @@ def _read_day(
     entries: Sequence[os.DirEntry[str]], place: _Place, units: dict[str, str], tree: Tree
 ) -> None:
     names = {entry.name for entry in entries}
-    of_markers = _names_of_markers(entries)
+    of_markers = _names_of_markers(entries, tree)
     for entry in entries:
         is_committed = of_markers.get(entry.name)
         if is_committed is False:
@@ -168,12 +168,16 @@ def _read_day(
             tree.files.append(FoundFile(entry.path, partition))
 
 
-def _names_of_markers(entries: Sequence[os.DirEntry[str]]) -> dict[str, bool]:
-    """Return the names that the marker protocol gives, and whether each is a committed file."""
+def _names_of_markers(entries: Sequence[os.DirEntry[str]], tree: Tree) -> dict[str, bool]:
+    """Return the names that the marker protocol gives, and whether each is a committed file.
+
+    Of a unit with a marker that cannot be read none is, and that marker is refused.
+    """
     if not any(entry.name.endswith(MARKER_SUFFIX) for entry in entries):
         return {}
     folder = os.path.dirname(entries[0].path)  # noqa: PTH120 - text, for speed
     found: dict[str, bool] = {}
+    unreadable: dict[str, str] = {}  # a marker's name does not tell the suffix of its data
     for suffix in _SUFFIXES:
         numbers: dict[str, list[int]] = {}
         for entry in entries:
@@ -183,9 +187,14 @@ def _names_of_markers(entries: Sequence[os.DirEntry[str]]) -> dict[str, bool]:
                 if is_marker:
                     numbers.setdefault(segment, []).append(number)
         for segment, of_unit in numbers.items():
-            marker = committed_in(folder, segment, of_unit, suffix)
+            try:
+                marker = committed_in(folder, segment, of_unit, suffix)
+            except OSError as error:
+                unreadable[error.filename or folder] = f"cannot be read: {error.strerror}"
+                continue
             if marker is not None and marker.data in found:
                 found[marker.data] = True
+    tree.refused += [Refusal(path, reason) for path, reason in unreadable.items()]
     return found
 
 
