@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,7 +118,8 @@ def _candidates() -> Iterator[Path]:
 
 def _system_candidates() -> Iterator[Path]:
     if pg_config := shutil.which("pg_config"):
-        yield Path(_output([pg_config, "--bindir"]))
+        with suppress(ProgramsNotFoundError):  # a broken one hides nothing of what follows
+            yield Path(_output([pg_config, "--bindir"]))
     if postgres := shutil.which("postgres"):
         yield Path(postgres).resolve().parent
     for pattern in SYSTEM_FOLDERS:

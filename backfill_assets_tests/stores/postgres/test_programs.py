@@ -1,9 +1,11 @@
 """Which PostgreSQL is used, and what is said where none can be."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from backfill_assets.stores.postgres import programs
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 from backfill_assets.stores.postgres.errors import ProgramsNotFoundError
 from backfill_assets.stores.postgres.programs import Programs, choose_programs, find_programs
@@ -33,6 +35,18 @@ def test_a_later_installation_is_taken_when_only_it_fits_the_cluster(tmp_path: P
 def test_a_pre_release_has_a_version_too(tmp_path: Path) -> None:
     folder = fake_installation(tmp_path / "19", "postgres (PostgreSQL) 19beta1")
     assert choose_programs(iter([folder]), None).major == 19
+
+
+def test_a_broken_pg_config_hides_no_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = fake_installation(tmp_path / "bin", "postgres (PostgreSQL) 18.6")
+    pg_config = installed / "pg_config"
+    pg_config.write_text("#!/bin/sh\nexit 1\n")
+    pg_config.chmod(0o755)
+    monkeypatch.setattr(programs, "WHEELS", ())
+    monkeypatch.setenv("PATH", str(installed), prepend=os.pathsep)
+    assert find_programs() == Programs(installed, 18)
 
 
 def test_without_any_program_the_remedies_are_named() -> None:
