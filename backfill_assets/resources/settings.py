@@ -6,29 +6,25 @@ Every process of the project resolves the same settings from here, or stops and 
 from __future__ import annotations
 
 import os
-import re
 from functools import lru_cache
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from dotenv import dotenv_values
-from dotenv.parser import Binding, parse_stream
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backfill_assets.core.cycles import Bounds
 from backfill_assets.core.errors import SettingsError
+from backfill_assets.resources.env_file import values_in
 from backfill_assets.stores.postgres.servers import PostgresServer, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Mapping, Sequence
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "BACKFILL_"
 ENV_FILE = PREFIX + "ENV_FILE"
 # Set by `up` for the processes that it starts, and by nobody else: all its settings.
 HANDED_ON = PREFIX + "HANDED_ON"
-_REFERENCE = re.compile(r"\$\{([^}:]*)\}")  # to another variable, without a default
 
 
 class Settings(BaseModel):
@@ -240,44 +236,8 @@ def _env_file(environment: Mapping[str, str]) -> dict[str, str]:
     if named and not path.is_file():
         message = f"{ENV_FILE}: there is no file {path}"
         raise SettingsError(message)
-    values = _values_in(path) if path.is_file() else {}
+    values = values_in(path, PREFIX) if path.is_file() else {}
     return {k: v for k, v in values.items() if k.startswith(PREFIX) and v is not None}
-
-
-def _values_in(path: Path) -> dict[str, str | None]:
-    """Return all variables of a file, as Dagster reads them, but with nothing passed over.
-
-    Raises:
-        SettingsError: the file cannot be read, or one of its lines is no variable; the message
-            shows nothing of the line, which may hold a password.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{path} cannot be read: {error}"
-        raise SettingsError(message) from error
-    set_before = set(os.environ)
-    for found in parse_stream(StringIO(text)):
-        if (wrong := _what_is_wrong(found, set_before)) is not None:
-            raw = found.original.string
-            blank = raw[: len(raw) - len(raw.lstrip())]
-            message = f"{path}, line {found.original.line + blank.count(chr(10))}: {wrong}"
-            raise SettingsError(message)
-        set_before.add(found.key or "")
-    return dotenv_values(stream=StringIO(text))
-
-
-def _what_is_wrong(found: Binding, set_before: Set[str]) -> str | None:
-    """Return why a piece of the file would be passed over, or be read as another value."""
-    is_ours = (found.key or "").startswith(PREFIX)
-    if found.error or (is_ours and found.value is None):
-        return "expected NAME=value; close every quote, and begin a comment with #"
-    unset = set(_REFERENCE.findall(found.value or "")) - set_before if is_ours else ()
-    if unset:  # Dagster and python-dotenv put nothing in its place, and say nothing
-        return (
-            f"{found.key} refers to ${{{min(unset)}}}, which is not set; write %24 for $ in a URL"
-        )
-    return None
 
 
 def _merged(
