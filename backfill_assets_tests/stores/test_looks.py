@@ -15,13 +15,12 @@ import pytest
 from backfill_assets.stores.files import looks as looks_module
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets.stores.files.looks import FULL_SECONDS, SETTLE_SECONDS, Looks, Reading
-from backfill_assets_tests.stores.examples import a_catalogue
+from backfill_assets_tests.stores.examples import TICK_SECONDS, a_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-TICK_SECONDS = 0.02  # more than a tick of the clock of the file systems that tests run on
 STEPS = 150
 FIRST_DAY = date(2013, 8, 1)
 CATALOGUE = a_catalogue()
