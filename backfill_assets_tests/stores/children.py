@@ -132,6 +132,11 @@ def mount_tmpfs(folder: Path, options: str) -> None:
     _call("mount", b"tmpfs", bytes(folder), b"tmpfs", 0, options.encode())
 
 
+def unmount(folder: Path) -> None:
+    """Take away what ``mount_tmpfs`` put there."""
+    _call("umount", bytes(folder))
+
+
 class Gate:
     """Where children wait until all may go at once."""
 
