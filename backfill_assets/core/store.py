@@ -116,7 +116,8 @@ class Attempt(Protocol[TableT_contra]):
 
         A crash leaves each target absent or whole. Readers never see a partial file. A concurrent
         publisher of the same content is adopted; of other content, refused. With ``replace`` the
-        target's old content stands until the new one is whole, and a wish to restate is fulfilled.
+        target's old content stands until the new one is whole, and a wish to restate is fulfilled
+        that was there when the attempt was opened.
 
         Raises:
             ContentConflictError: a target already holds another digest.

@@ -40,6 +40,8 @@ STORES = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 
+TICK_SECONDS = 0.02  # more than a tick of the clock of the file systems that tests run on
+
 DAY = date(2013, 8, 3)
 NEXT_DAY = date(2013, 8, 4)
 
@@ -115,7 +117,7 @@ def an_attempt(
     with folder.open("run-1") as directory:
         publisher = chosen.publisher(directory, flusher)
         stem_of = partial(layout.stem, FLIGHTS)
-        yield LocalAttempt(directory.name, file_format, flusher, publisher, stem_of)
+        yield LocalAttempt(directory, file_format, flusher, publisher, stem_of)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from backfill_assets_tests.stores.examples import (
     JFK,
     JFK_DELAY,
     LGA_NEXT_DAY,
+    TICK_SECONDS,
     publish,
     rows_of,
 )
@@ -250,6 +252,24 @@ class PartitionStoreContract:
 
         assert not published.adopted
         assert committed(store) == [JFK]
+
+    def test_a_wish_that_comes_while_its_partition_is_made_again_is_not_yet_fulfilled(
+        self, store: PartitionStore[Any]
+    ) -> None:
+        publish(store, [JFK, EWR])
+        store.ask_to_restate([JFK, EWR])
+        with store.attempt("run-1") as attempt:
+            attempt.stage(JFK, rows_of(JFK, [3]))
+            attempt.stage(EWR, rows_of(EWR, [3]))
+            time.sleep(TICK_SECONDS)
+            store.ask_to_restate([JFK])  # the source was corrected once more
+            attempt.publish(replace=True)
+        assert list(store.scan(FLIGHTS).restating) == [JFK]
+
+        time.sleep(TICK_SECONDS)
+        publish(store, [JFK], [4], replace=True)
+        assert list(store.scan(FLIGHTS).restating) == []
+        assert values_of(store, JFK) == [4]
 
     @pytest.mark.parametrize(
         "bad",

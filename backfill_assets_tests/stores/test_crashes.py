@@ -172,6 +172,36 @@ def test_killed_at_any_call_by_links_each_partition_is_as_before_or_as_after_and
     assert reached >= scenario.reached
 
 
+def publish_old_and_ask(store: LocalPartitionStore) -> None:
+    publish(store, GROUP, OLD)
+    store.ask_to_restate(GROUP)
+
+
+def test_killed_at_any_call_a_wish_to_restate_is_gone_only_where_its_partition_is_new(
+    memory: Path, protocol: str
+) -> None:
+    publish_old_and_ask(a_store(memory / "before", protocol=protocol))
+    stood = set()
+    for number in itertools.count():
+        root = memory / f"store-{number}"
+        shutil.copytree(memory / "before", root)
+        store = a_store(root, protocol=protocol)
+        store.prepare()
+        died_at = killed_at(number, lambda: replace(store))  # noqa: B023 - runs at once
+
+        wishes = store.scan(FLIGHTS).restating
+        for partition in GROUP:
+            values = tuple(store.read(partition).column("value").to_pylist())
+            assert values == NEW or partition in wishes, (number, died_at)
+        stood.add(len(wishes))
+        replace(store)
+        assert not store.scan(FLIGHTS).restating
+        shutil.rmtree(root)
+        if died_at is None:
+            break
+    assert stood == {0, 1, 2, 3}
+
+
 @pytest.mark.usefixtures("no_links")
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 def test_killed_at_any_call_by_markers_each_partition_is_as_before_or_as_after_and_converges(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from contextlib import ExitStack
 from datetime import timedelta
@@ -98,6 +99,27 @@ def test_publishing_without_syncfs_gives_the_same_files(
     assert files_below(store.root) == files_below(root / "model")
 
 
+def test_an_attempt_has_ended_before_anything_of_it_is_removed(
+    root: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = a_store(root, protocol=protocol)
+    store.prepare()
+    with store.attempt("run-1") as attempt:
+        attempt.stage(JFK, rows_of(JFK))
+        with monkeypatch.context() as patch:
+            # Whoever revokes it is killed, or the attempt writes on, so that its folder stays.
+            patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+            assert store.revoke("run-1") == 1
+        with pytest.raises(StaleAttemptError, match="revoked"):
+            attempt.publish()
+        with pytest.raises(StaleAttemptError, match="revoked"):
+            attempt.stage(EWR, rows_of(EWR))
+
+    assert contents_of(store) == {}
+    store.sweep()
+    assert attempts_left(root) == []
+
+
 def test_without_syncfs_what_is_foreign_in_the_way_of_one_file_stops_no_other(
     root: Path, protocol: str
 ) -> None:
@@ -132,16 +154,18 @@ def test_without_syncfs_every_file_and_folder_that_a_commit_needs_is_flushed(
         flush(descriptor)
 
     with an_attempt(store, protocol, flusher) as attempt:
-        for partition in GROUP:
+        for partition in (*GROUP, JFK_DELAY):
             attempt.stage(partition, rows_of(partition))
         monkeypatch.setattr(os, "fsync", recorded)
-        assert [p.adopted for p in attempt.publish()] == [False, True, False]
+        assert [p.adopted for p in attempt.publish()] == [False, True, False, False]
     flusher.close()
 
     files = {path for path in root.joinpath("flights").rglob("*") if path.is_file()}
     if protocol == "link":  # what is adopted was durable before it had its name
         files -= {Path(store.location(EWR))}
     folders = {path.parent for path in files}
+    above = Path(store.location(JFK_DELAY)).parents
+    folders |= {above[1], above[2], above[3]}  # where a new folder has its name
     assert {path.stat().st_ino for path in files | folders} <= flushed
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backfill_assets.core.errors import StoreUnreadableError
 from backfill_assets.stores.files import looks as looks_module
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets.stores.files.looks import FULL_SECONDS, SETTLE_SECONDS, Looks, Reading
@@ -22,12 +23,24 @@ from backfill_assets_tests.stores.children import (
     unmount,
     with_own_mounts,
 )
-from backfill_assets_tests.stores.examples import FLIGHTS, JFK, a_catalogue, a_store, publish
+from backfill_assets_tests.stores.examples import (
+    DAY,
+    EWR,
+    FLIGHTS,
+    GROUP,
+    JFK,
+    LGA_NEXT_DAY,
+    TICK_SECONDS,
+    a_catalogue,
+    a_store,
+    publish,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TICK_SECONDS = 0.02  # more than a tick of the clock of the file systems that tests run on
+    from backfill_assets.core.partitions import Partition
+
 STEPS = 150
 FIRST_DAY = date(2013, 8, 1)
 CATALOGUE = a_catalogue()
@@ -164,6 +177,74 @@ def test_any_change_of_a_name_is_found_at_once(days: Days, change: Callable[[Day
     assert days.look() == expected
     days.settle()
     assert days.look() == expected
+
+
+def settled_store(root: Path) -> LocalPartitionStore:
+    """Return a store with three partitions, and looks that remember them."""
+    store = a_store(root)
+    publish(store, GROUP)
+    store._looks.clock = iter(range(0, 100_000, 4)).__next__
+    for _ in range(4):
+        assert len(store.scan(FLIGHTS).committed) == len(GROUP)
+    return store
+
+
+@pytest.mark.skipif(not own_mounts_work(), reason="ordinary processes get no mounts here")
+@pytest.mark.parametrize("depth", [0, 1, 3], ids=["a day", "a version", "a category"])
+def test_what_is_mounted_over_a_folder_is_found_and_so_is_what_it_hid(
+    root: Path, depth: int
+) -> None:
+    def mounting() -> list[list[Partition]]:
+        store = settled_store(root)
+        folder = Path(store.location(LGA_NEXT_DAY)).parents[depth]
+        mount_tmpfs(folder, "size=1m")
+        hidden = [list(store.scan(FLIGHTS).committed) for _ in range(4)]
+        unmount(folder)
+        return [*hidden, list(store.scan(FLIGHTS).committed)]
+
+    *hidden, found = with_own_mounts(mounting)
+    assert hidden == [[] if depth else [EWR, JFK]] * 4
+    assert found == list(GROUP)
+
+
+@pytest.mark.skipif(not own_mounts_work(), reason="ordinary processes get no mounts here")
+def test_a_store_that_is_mounted_again_is_looked_at_as_before(root: Path) -> None:
+    def mounting() -> list[Partition]:
+        store = settled_store(root)
+        mount_tmpfs(root, "size=1m")
+        with pytest.raises(StoreUnreadableError, match="not mounted"):
+            store.scan(FLIGHTS)
+        unmount(root)
+        return list(store.scan(FLIGHTS).committed)
+
+    assert with_own_mounts(mounting) == list(GROUP)
+
+
+def test_a_symlinked_day_that_is_pointed_elsewhere_is_found(root: Path) -> None:
+    store = a_store(root)
+    publish(store, GROUP)
+    day = Path(store.location(JFK)).parent
+    full, empty = root.with_name("full"), root.with_name("empty")
+    day.rename(full)
+    empty.mkdir()
+    day.symlink_to(full)
+    store = settled_store(root)
+    time.sleep(TICK_SECONDS)
+    day.unlink()
+    day.symlink_to(empty)
+    assert list(store.scan(FLIGHTS).committed) == [LGA_NEXT_DAY]
+
+
+def test_a_day_that_is_deleted_and_made_again_at_once_is_found_every_time(root: Path) -> None:
+    store = settled_store(root)
+    day = Path(store.location(JFK)).parent
+    for unit in ("LGA", "JFK", "EWR") * 10:  # often with the inode that it had
+        shutil.rmtree(day)
+        day.mkdir()
+        put(store, f"{day}/{unit}.parquet")
+        expected = [LGA_NEXT_DAY, FLIGHTS.partition("carrier/departures", DAY, unit)]
+        for _ in range(4):
+            assert list(store.scan(FLIGHTS).committed) == expected
 
 
 def test_what_changes_while_the_disks_clock_stands_still_is_found(

@@ -8,6 +8,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from backfill_assets.core.errors import (
     StoreUnsupportedError,
 )
 from backfill_assets.core.partition_sets import PartitionSet
+from backfill_assets.stores.files.durability import Flusher
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets_tests.stores.children import Gate, child, in_child
 from backfill_assets_tests.stores.crash_points import stop_at_call
@@ -34,13 +36,16 @@ from backfill_assets_tests.stores.examples import (
     JFK,
     LGA_NEXT_DAY,
     STORES,
+    TICK_SECONDS,
     a_catalogue,
     a_store,
+    an_attempt,
     attempts_left,
     contents_of,
     files_below,
     no_links_and_no_renames,
     publish,
+    rows_of,
 )
 
 if TYPE_CHECKING:
@@ -332,6 +337,53 @@ def test_a_hold_that_was_cut_short_holds_all_the_same(store: LocalPartitionStore
     assert "gives no reason" in str(store.hold_reason(JFK))
     with pytest.raises(MissingPartitionError, match="is held"):
         store.read(JFK)
+
+
+def test_a_wish_of_a_clock_that_was_fast_is_fulfilled_by_the_second_run(
+    store: LocalPartitionStore,
+) -> None:
+    publish(store, [JFK])
+    store.ask_to_restate([JFK])
+    wish = Path(store._restate_file(JFK))
+    an_hour_on = wish.stat().st_mtime + 3600
+    os.utime(wish, (an_hour_on, an_hour_on))
+
+    publish(store, [JFK], [3], replace=True)
+    assert list(store.scan(FLIGHTS).restating) == [JFK]
+    time.sleep(TICK_SECONDS)
+    publish(store, [JFK], [3], replace=True)
+    assert list(store.scan(FLIGHTS).restating) == []
+
+
+def test_superseded_data_goes_only_when_the_new_marker_is_durable(
+    store: LocalPartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(store, [JFK])
+    old = store.location(JFK)
+    flushed: set[int] = set()
+    durable_when_removed: list[bool] = []
+    fsync, unlink = os.fsync, os.unlink
+
+    def recorded(descriptor: int) -> None:
+        flushed.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def removing(path: Any, **options: Any) -> None:
+        if str(path) == old:
+            folder = Path(old).parent
+            needed = {folder.stat().st_ino, (folder / "JFK.2.commit").stat().st_ino}
+            durable_when_removed.append(needed <= flushed)
+        unlink(path, **options)
+
+    flusher = Flusher(str(store.root), together=False)
+    with an_attempt(store, "marker", flusher) as attempt:
+        attempt.stage(JFK, rows_of(JFK, [3]))
+        monkeypatch.setattr(os, "fsync", recorded)
+        monkeypatch.setattr(os, "unlink", removing)
+        attempt.publish(replace=True)
+    flusher.close()
+
+    assert durable_when_removed == [True]
 
 
 def test_a_wish_to_restate_stands_until_it_is_fulfilled(store: LocalPartitionStore) -> None:

@@ -450,8 +450,8 @@ def a_folder(target: Path) -> None:
 
 
 def a_symlink_to_a_file(target: Path) -> None:
-    (target.parent / "linked").write_bytes(b"mine")
-    target.symlink_to("linked")
+    (target.parents[1] / "linked").write_bytes(b"mine")  # no stranger beside the link
+    target.symlink_to("../linked")
 
 
 def a_symlink_to_another_partitions_file(target: Path) -> None:

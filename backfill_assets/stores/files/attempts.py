@@ -53,6 +53,19 @@ def is_open(directory: Path) -> bool:
     return True
 
 
+def began_ns(directory: Path) -> int:
+    """Return when an attempt was opened, by the disk's own clock, in nanoseconds.
+
+    Raises:
+        StaleAttemptError: it was revoked.
+    """
+    try:
+        with translated("opening an attempt below"):
+            return (directory / _LOCK).stat().st_mtime_ns  # nobody writes to it
+    except FileNotFoundError:
+        raise stale(directory) from None
+
+
 class AttemptFolder:
     """The ``.attempts`` folder of a store.
 

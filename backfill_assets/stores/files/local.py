@@ -115,7 +115,7 @@ class LocalPartitionStore:
         self._check_writable()
         with self._attempts.open(name) as directory, self._flusher() as flusher:
             publisher = self._protocol.publisher(directory, flusher)
-            yield LocalAttempt(directory.name, self._format, flusher, publisher, self._stem)
+            yield LocalAttempt(directory, self._format, flusher, publisher, self._stem)
 
     def is_alive(self, name: str) -> bool:
         """Return whether a process holds an attempt whose name begins with ``name``."""

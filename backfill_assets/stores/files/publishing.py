@@ -19,6 +19,7 @@ from backfill_assets.core.errors import (
     ForeignFileError,
     PublishRefusedError,
 )
+from backfill_assets.stores.files.attempts import began_ns
 from backfill_assets.stores.files.durability import translated
 from backfill_assets.stores.files.layout import RESTATE_SUFFIX, is_regular_file
 from backfill_assets.stores.tables import conform, record_of
@@ -91,19 +92,20 @@ class LocalAttempt:
     """An attempt whose files nobody sees until they are published.
 
     Args:
-        name: Of the attempt, its run id first.
+        directory: Of the attempt; its name begins with the run id.
         stem_of: Where a partition's files stand, up to the dot.
     """
 
     def __init__(
         self,
-        name: str,
+        directory: Path,
         file_format: FileFormat,
         flusher: Flusher,
         publisher: Publisher,
         stem_of: Callable[[Partition], str],
     ) -> None:
-        self.name = name
+        self.name = directory.name
+        self._began_ns = began_ns(directory)
         self._format = file_format
         self._flusher = flusher
         self._publisher = publisher
@@ -185,12 +187,19 @@ class LocalAttempt:
         return touched
 
     def _fulfil_wishes(self, published: list[Published]) -> None:
-        """Remove the wishes to restate, after the new content is durable: a crash repeats it."""
+        """Remove the wishes to restate, after the new content is durable: a crash repeats it.
+
+        One that came when the attempt had begun stays: its rows may have been read before.
+        """
         for file in published:
             wish = self._stem_of(file.partition) + RESTATE_SUFFIX
             with translated("fulfilling"), suppress(FileNotFoundError):
-                if is_regular_file(wish):  # else it is none
-                    os.unlink(wish)  # noqa: PTH108 - text
+                if not is_regular_file(wish):
+                    continue  # there is none, or something else has its name
+                if os.stat(wish).st_mtime_ns <= self._began_ns:  # noqa: PTH116 - text, for speed
+                    os.unlink(wish)  # noqa: PTH108 - text, for speed
+                else:
+                    os.utime(wish)  # from a clock that was fast, it would outlive every attempt
 
 
 def record_at(
