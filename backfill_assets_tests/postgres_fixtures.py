@@ -129,7 +129,8 @@ class Workshop:
             sql.Identifier(name), sql.Identifier(template)
         )
         self._execute(statement)
-        return self._server.url(name)
+        # Without parameters: tests append to the name.
+        return self._server.url(name).partition("?")[0]
 
     def _execute(self, statement: sql.Composed) -> None:
         with psycopg.connect(self._server.url("postgres"), autocommit=True) as connection:

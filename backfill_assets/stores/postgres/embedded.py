@@ -7,7 +7,7 @@ first caller starts it, the others join, and a keeper stops it after the last.
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from backfill_assets.stores.postgres.accounts import Account, check_account, choose_account
 from backfill_assets.stores.postgres.cluster import ROLE, cluster_major, give_cluster, make_cluster
@@ -42,6 +42,15 @@ ORPHANS_LEAVE_SECONDS = 1  # they notice their server's death at once, unless th
 ORPHANS_END_SECONDS = 15
 RECOVERY_SECONDS = 60  # a server that restarts itself after one of its processes was killed
 POLL_SECONDS = 0.02
+# Said in every URL: what the environment wants of other servers (PGSSLMODE …) is not for ours.
+PLAIN_CONNECTION = {
+    "hostaddr": HOST,
+    "sslmode": "disable",
+    "gssencmode": "disable",
+    "channel_binding": "disable",
+    "target_session_attrs": "any",
+    "options": "-cdefault_transaction_read_only=off",  # SQLAlchemy ignores an empty one
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +65,8 @@ class ServerAddress:
     def url(self, database: str) -> str:
         """Return the URL of a database on this server."""
         name = quote(database, safe="")
-        return f"postgresql://{self.user}:{self.password}@{self.host}:{self.port}/{name}"
+        server = f"{self.user}:{self.password}@{self.host}:{self.port}"
+        return f"postgresql://{server}/{name}?{urlencode(PLAIN_CONNECTION)}"
 
 
 class EmbeddedPostgres:
@@ -103,7 +113,7 @@ class EmbeddedPostgres:
                     self._folder.start_lock, timeout_seconds=START_LOCK_TIMEOUT_SECONDS
                 ):
                     return self._bring_up()
-            except (PermissionError, FileExistsError, NotADirectoryError) as error:
+            except OSError as error:  # of another owner, read-only, full, no folder at all …
                 message = (
                     f"{self._folder.path}: the embedded PostgreSQL cannot use this folder: "
                     f"{error}; run as the folder's owner, or name another folder"
@@ -213,8 +223,7 @@ class EmbeddedPostgres:
 
     def _target(self, address: ServerAddress) -> Target:
         return Target(
-            # What the environment says about other servers (PGSSLMODE …) is not meant for ours.
-            url=address.url(MAINTENANCE_DATABASE) + "?sslmode=disable&gssencmode=disable",
+            url=address.url(MAINTENANCE_DATABASE),
             name=f"the embedded PostgreSQL in {self._folder.path}",
             password=address.password,
             remedy="See its server.log",

@@ -50,11 +50,13 @@ class ExternalPostgres:
         """
         base = _check_url(url)
         self.databases = Databases.named_after(base)
-        self._parts = urlsplit(url)._replace(scheme="postgresql")
+        self._parts = urlsplit(url)
 
     def url(self, database: str) -> str:
         """Return the given URL with another database in it."""
-        return self._parts._replace(path=f"/{quote(database, safe='')}").geturl()
+        # By hand: `geturl` drops the two slashes where no host follows them.
+        query = f"?{self._parts.query}" if self._parts.query else ""
+        return f"postgresql://{self._parts.netloc}/{quote(database, safe='')}{query}"
 
     def ensure_database(self, name: str) -> None:
         """Create the database unless it exists.

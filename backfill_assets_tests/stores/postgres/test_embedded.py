@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from backfill_assets.stores.postgres.embedded import EmbeddedPostgres
 from backfill_assets.stores.postgres.errors import FolderError, ServerStartError
@@ -22,6 +23,17 @@ from backfill_assets_tests.stores.postgres.processes_of_tests import (
     running_postmaster,
     wait_until,
 )
+
+MEANT_FOR_OTHER_SERVERS = {
+    "PGPORT": "1",
+    "PGHOSTADDR": "192.0.2.1",
+    "PGDATA": "/nowhere",
+    "PGSSLMODE": "require",
+    "PGGSSENCMODE": "require",
+    "PGCHANNELBINDING": "require",
+    "PGTARGETSESSIONATTRS": "read-only",
+    "PGOPTIONS": "-c default_transaction_read_only=on",
+}
 
 
 def test_the_first_start_makes_a_durable_cluster_and_a_restart_keeps_the_data(
@@ -139,6 +151,12 @@ def test_a_folder_may_have_any_name(empty_folder: Path) -> None:
     wait_until(lambda: is_quiet(folder))
 
 
+def test_a_folder_that_cannot_be_made_is_refused(empty_folder: Path) -> None:
+    folder = empty_folder / ("x" * 300)
+    with pytest.raises(FolderError, match=r"xxx.*cannot use this folder.*too long"):
+        EmbeddedPostgres(folder).ensure_running()
+
+
 def test_a_server_that_cannot_start_is_reported_with_the_end_of_its_log(
     copied_folder: Path,
 ) -> None:
@@ -172,9 +190,16 @@ def test_a_folder_that_was_deleted_while_in_use_is_made_anew(copied_folder: Path
 def test_the_environment_s_ideas_of_other_servers_do_not_matter(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"PGPORT": "1", "PGDATA": "/nowhere", "PGSSLMODE": "require"}.items():
+    for name, value in MEANT_FOR_OTHER_SERVERS.items():
         monkeypatch.setenv(name, value)
-    assert server.ensure_running().port != 1
+    with psycopg.connect(server.url("postgres")) as connection:
+        connection.execute("CREATE TABLE written AS SELECT 1")
+        connection.rollback()
+    engine = sa.create_engine(server.url("postgres"))  # as Dagster's: another driver, another libpq
+    with engine.connect() as opened:
+        opened.execute(sa.text("CREATE TABLE written AS SELECT 1"))
+        opened.rollback()
+    engine.dispose()
 
 
 def test_a_thread_that_waits_for_the_start_gets_the_same_server(folder: Path) -> None:
@@ -186,4 +211,4 @@ def test_a_thread_that_waits_for_the_start_gets_the_same_server(folder: Path) ->
     for thread in threads:
         thread.join()
     assert len(set(seen)) == 1
-    assert seen[0].endswith("/a%20b")
+    assert "/a%20b?" in seen[0]

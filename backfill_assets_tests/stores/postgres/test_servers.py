@@ -67,6 +67,11 @@ def test_only_the_database_of_the_url_is_replaced() -> None:
     assert server.url("shop_log") == expected
 
 
+def test_a_url_without_a_host_keeps_its_form() -> None:
+    server = ExternalPostgres("postgresql:///shop?host=/var/run/postgresql")
+    assert server.url("shop_log") == "postgresql:///shop_log?host=/var/run/postgresql"
+
+
 def test_databases_are_made_once_whoever_asks_at_the_same_time(database: str) -> None:
     server = ExternalPostgres(database)
     with ThreadPoolExecutor(6) as pool:
