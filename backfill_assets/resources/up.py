@@ -10,6 +10,7 @@ import threading
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 import dagster as dg
 from dagster_postgres.utils import DagsterPostgresException
@@ -80,7 +81,7 @@ class Up:
         self._say(f"Store       {self._settings.store_root}")
         where = "your server" if self._settings.database_url else "embedded"
         url = self._despite_kills(source_database_url)
-        self._say(f"PostgreSQL  {where}, {url.rpartition('@')[2]}")
+        self._say(f"PostgreSQL  {where}, {_place_of(url)}")
         for data_set in self._project.data_sets:
             if data_set.load is not None:
                 self._despite_kills(data_set.load)
@@ -185,6 +186,12 @@ class Up:
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
+
+
+def _place_of(url: str) -> str:
+    """Return where a database is: nothing of who logs in, and how."""
+    parts = urlsplit(url)
+    return parts.netloc.rpartition("@")[2] + parts.path
 
 
 def _first_line(error: Exception) -> str:
