@@ -46,6 +46,7 @@ from backfill_assets_tests.stores.examples import (
     a_store,
     attempts_left,
     files_below,
+    no_links_and_no_renames,
     publish,
     rows_of,
 )
@@ -327,7 +328,7 @@ def test_attempts_on_another_device_are_refused_when_the_store_is_opened(root: P
         mount_tmpfs(root / ".attempts", "size=1m")
         a_store(root).prepare()
 
-    with pytest.raises(StoreUnsupportedError, match="another device"):
+    with pytest.raises(StoreUnsupportedError, match=r"its \.attempts folder is on another device"):
         with_own_mounts(with_attempts_elsewhere)
 
     assert files_below(root) == {}
@@ -703,6 +704,13 @@ def test_a_write_that_the_types_refuse_names_the_partition_and_leaves_the_group_
         attempt.publish()
 
     assert list(store.scan(FLIGHTS).committed) == [EWR]
+
+
+def test_a_process_that_did_not_prepare_the_store_proves_it_before_it_writes(root: Path) -> None:
+    publish(a_store(root), [JFK])
+
+    with no_links_and_no_renames(), pytest.raises(StoreUnsupportedError, match="not supported"):
+        a_store(root).attempt("run").__enter__()
 
 
 def test_nothing_but_preparing_begins_a_store_where_one_was_lost(root: Path) -> None:
