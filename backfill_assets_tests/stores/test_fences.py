@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import shutil
 import signal
@@ -13,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backfill_assets.core.errors import ContentConflictError, ForeignFileError, StaleAttemptError
+from backfill_assets.core.errors import (
+    ContentConflictError,
+    ForeignFileError,
+    StaleAttemptError,
+    StoreFullError,
+    StoreUnreadableError,
+)
+from backfill_assets.stores.files import durability
 from backfill_assets.stores.files.attempts import AttemptFolder
 from backfill_assets.stores.files.durability import Flusher
 from backfill_assets_tests.stores.children import Gate, as_nobody, child, in_child
@@ -97,6 +106,35 @@ def test_publishing_without_syncfs_gives_the_same_files(
     flusher.close()
 
     assert files_below(store.root) == files_below(root / "model")
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(errno.EIO, StoreUnreadableError), (errno.ENOSPC, StoreFullError)]
+)
+def test_what_a_device_could_not_make_durable_is_neither_seen_nor_reported(
+    root: Path,
+    protocol: str,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    error: type[Exception],
+) -> None:
+    store = a_store(root, protocol=protocol)
+    store.prepare()
+    flusher = Flusher(str(store.root), together=True)
+
+    def failing(_descriptor: int) -> int:
+        ctypes.set_errno(code)
+        return -1
+
+    with an_attempt(store, protocol, flusher) as attempt:
+        attempt.stage(JFK, rows_of(JFK))
+        with monkeypatch.context() as patch:
+            patch.setattr(durability, "_SYNCFS", failing)
+            with pytest.raises(error, match="flushing"):
+                attempt.publish()
+    flusher.close()
+
+    assert contents_of(store) == {}
 
 
 def test_an_attempt_has_ended_before_anything_of_it_is_removed(
