@@ -73,7 +73,7 @@ class BackfillInstanceStorage(DagsterPostgresStorage):
             address: Where to ask for the database, at each new connection.
         """
         if should_autocreate_tables:
-            _make_missing_tables(address)
+            make_missing_tables(address)
         # Dagster's own parts, which `super` makes, connect to nothing as long as nobody uses them.
         super().__init__("postgresql://", should_autocreate_tables=False, inst_data=inst_data)
         self._run_storage = _RunStorage(address)
@@ -194,19 +194,26 @@ def _sqlalchemy_url(url: str) -> sa.URL:
     return parsed.set(database="").update_query_dict({"dbname": name})
 
 
-def _make_missing_tables(address: Address) -> None:
+def make_missing_tables(address: Address = project_database_url) -> bool:
+    """Make Dagster's tables where they are missing; return whether they were.
+
+    Args:
+        address: Where to ask for the database, which exists.
+    """
     engine = shared_engine(EngineKind(address=address))
     if _has_tables(engine):
-        return
+        return False
     # Webserver, daemon and code server come up together, and Dagster's own code fails when two
     # make the same table.
     one_at_a_time = sa.select(sa.func.pg_advisory_xact_lock(MAKING_TABLES))
     with engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
         connection.execute(one_at_a_time)
-        if not _has_tables(engine):
+        are_missing = not _has_tables(engine)
+        if are_missing:
             url = _sqlalchemy_url(address()).render_as_string(hide_password=False)
             DagsterPostgresStorage(url, should_autocreate_tables=True)
         connection.rollback()
+    return are_missing
 
 
 def _has_tables(engine: Engine) -> bool:

@@ -197,6 +197,11 @@ def dagster_database_url() -> str:
     return _database_url(server().databases.dagster)
 
 
+def ensure_dagster_database() -> None:
+    """Make Dagster's database where it is not, also where somebody has thrown it away since."""
+    server().ensure_database(server().databases.dagster)
+
+
 def log_database_url() -> str:
     """Return the address of the project's own database, which outlives Dagster's."""
     return _database_url(server().databases.log)

@@ -25,8 +25,13 @@ from backfill_assets.resources.abandoned_runs import (
 from backfill_assets.resources.cancelled_runs import STOPPED_TAG
 from backfill_assets.resources.clock import RealClock
 from backfill_assets.resources.dagster_processes import DagsterProcesses
+from backfill_assets.resources.instance_storage import make_missing_tables
 from backfill_assets.resources.known_stores import begin_store
-from backfill_assets.resources.settings import dagster_database_url, source_database_url
+from backfill_assets.resources.settings import (
+    dagster_database_url,
+    ensure_dagster_database,
+    source_database_url,
+)
 from backfill_assets.stores.postgres.errors import PostgresError
 
 if TYPE_CHECKING:
@@ -53,6 +58,7 @@ class Up:
         self._project = project
         self._say = say
         self._stopped = threading.Event()
+        self._is_away = False  # PostgreSQL, when it was looked at last
 
     def run(
         self, port: int, on_look: Callable[[list[Plan]], None], *, until_complete: bool
@@ -73,6 +79,8 @@ class Up:
                 self._say("Stopping …")
                 try:
                     self._despite_kills(self._cancel_runs)
+                except LOST as error:  # the next `up` finds what was not cancelled
+                    self._say(f"PostgreSQL is away, so no run was cancelled ({_first_line(error)})")
                 finally:
                     processes.stop()
 
@@ -128,7 +136,7 @@ class Up:
     ) -> bool:
         is_complete = False
         while not self._stopped.is_set():
-            self._despite_kills(dagster_database_url)  # starts the embedded server if it was killed
+            self._keep_dagsters_database()
             for name in processes.watch():
                 self._say(f"{name} had died; it is started again, see {processes.log_of(name)}")
             plans = [self._project.plan(catalogue) for catalogue in self._project.catalogues]
@@ -138,6 +146,23 @@ class Up:
                 return True
             self._stopped.wait(LOOK_SECONDS)
         return is_complete
+
+    def _keep_dagsters_database(self) -> None:
+        """Make Dagster's database anew where it was thrown away; start a server that was killed.
+
+        A server of somebody else's that is away is waited for: the files do not need it.
+        """
+        try:
+            if self._despite_kills(_restore_dagsters_database):
+                self._say("Dagster's database was gone; it is made anew, and told what stands")
+        except LOST as error:
+            if not self._settings.database_url:
+                raise
+            if not self._is_away:
+                self._say(f"PostgreSQL is away, and is waited for ({_first_line(error)})")
+            self._is_away = True
+        else:
+            self._is_away = False
 
     def _despite_kills(self, ask: Callable[[], Result]) -> Result:
         """Return what PostgreSQL says; where it is killed meanwhile, start it and ask again.
@@ -186,6 +211,12 @@ class Up:
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
+
+
+def _restore_dagsters_database() -> bool:
+    """Make the database and its tables where they are not there; return whether they were not."""
+    ensure_dagster_database()
+    return make_missing_tables()
 
 
 def _place_of(url: str) -> str:
