@@ -214,7 +214,7 @@ def test_where_links_are_refused_the_product_does_not_start_and_names_markers(
 ) -> None:
     product = without_links(new_product(clock=MONTH_CLOCK))
 
-    refused = product.run("up", "--port", "0")
+    refused = product.run("up", "--port", str(product.port))
 
     assert refused.returncode == ERROR
     root = product.home / "store"

@@ -52,7 +52,7 @@ def test_just_the_deleted_files_are_made_again(
 
 
 def test_a_home_that_is_up_is_not_started_again(running_product: Product) -> None:
-    refused = running_product.run("up", "--port", "0")
+    refused = running_product.run("up", "--port", str(running_product.port))
 
     assert refused.returncode == ERROR
     assert refused.stderr == (

@@ -21,7 +21,8 @@ from backfill_assets.core.partitions import ColumnType
 from backfill_assets.resources import adoption
 from backfill_assets.resources import tick as tick_module
 from backfill_assets.resources.adoption import adopt
-from backfill_assets.resources.project import Project
+from backfill_assets.resources.clock import FixedClock
+from backfill_assets.resources.project import DataSet, Project
 from backfill_assets.stores.files.local import LocalPartitionStore
 from backfill_assets_tests.resources.dagster_of_tests import Dagster
 from backfill_assets_tests.resources.small_project import (
@@ -29,6 +30,7 @@ from backfill_assets_tests.resources.small_project import (
     DAY_4,
     DAY_5,
     EXPECTED,
+    NOW,
     SHOPS,
     Shops,
     a_catalogue,
@@ -148,34 +150,51 @@ class TestTrees:
         assert adopt(project, tree).adopted == 1
         assert values(project) == [1, 2]
 
-    def test_where_names_meet_a_path_that_can_be_read_in_two_ways_is_refused(
+    def test_a_path_that_can_be_of_two_catalogues_is_refused_and_one_that_names_its_own_is_not(
         self, root: Path, tree: Path
     ) -> None:
-        """``v1`` is a fine name for a value type, and a category may be called as its catalogue."""
-        catalogue = a_catalogue(
-            name="same",
-            categories=[Category("same"), Category("other")],
-            value_types=[ValueType("same"), ValueType("other"), ValueType("v1")],
+        catalogues = [a_catalogue(name="shops"), a_catalogue(name="stalls")]
+        store = LocalPartitionStore(root, catalogues)
+        store.prepare()
+        project = Project(
+            data_sets=[DataSet(catalogue, Shops()) for catalogue in catalogues],
+            store=store,
+            clock=FixedClock(NOW),
         )
-        project = a_project(root, catalogue=catalogue)
-        column = {"article": None, "value": [1.0, 2.0]}
-        doubtful = write(
-            tree / "same/same/v1/2024-03-05/Paris.parquet", rows(same=["a", "b"], **column)
-        )
-        clear = tree / "same/same/same/v1/2024-03-05/Lyon.parquet"
-        write(clear, rows(same=["a", "b"], **column))
-        write(tree / "same/other/2024-03-05/Nice.parquet", rows(same=["a", "b"], **column))
+        doubtful = write(tree / f"{PLACE}.parquet", rows())
+        write(tree / "stalls/article/sold/2024-03-05/Paris.parquet", rows())
         outcome = adopt(project, tree)
         assert [(r.path, r.reason) for r in outcome.refused] == [
             (
                 str(doubtful),
-                "could be of same/same/same or same/same/v1; put it below "
+                "could be of shops/article/sold or stalls/article/sold; put it below "
                 "catalogue/category/value_type/v1",
             )
         ]
+        committed_of = {c.name: {str(p) for p in store.scan(c).committed} for c in catalogues}
+        assert committed_of == {"shops": set(), "stalls": {f"stalls/{PLACE}"}}
+
+    def test_a_value_type_may_be_called_like_the_folder_of_a_version(
+        self, root: Path, tree: Path
+    ) -> None:
+        catalogue = a_catalogue(
+            name="same",
+            categories=[Category("same"), Category("other")],
+            value_types=[ValueType("v2"), ValueType("v1")],
+        )
+        project = a_project(root, catalogue=catalogue)
+        table = rows(same=["a", "b"], article=None, value=[1.0, 2.0])
+        for place in (
+            "same/v1/2024-03-05/Paris",
+            "same/same/v2/v1/2024-03-05/Lyon",
+            "same/v1/v1/2024-03-04/Paris",
+        ):
+            write(tree / f"{place}.parquet", table)
+        assert adopt(project, tree).refused == []
         assert {str(p) for p in committed(project)} == {
-            "same/same/same/2024-03-05/Lyon",
-            "same/same/other/2024-03-05/Nice",
+            "same/same/v1/2024-03-05/Paris",
+            "same/same/v2/2024-03-05/Lyon",
+            "same/same/v1/2024-03-04/Paris",
         }
 
     def test_units_are_found_by_the_names_of_their_files(self, root: Path, tree: Path) -> None:

@@ -238,7 +238,7 @@ class LocalPartitionStore:
         wishes = [Path(self._restate_file(partition)) for partition in partitions]
         with all_translated("asking to restate"), self._flusher() as flusher:
             for wish in wishes:
-                os.close(os.open(wish, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
+                _touch(wish)
             flusher.flush(self._folders_of(wishes))
 
     def leftovers(self, catalogue: Catalogue, latest_closed_day: date) -> Leftovers:
@@ -328,6 +328,15 @@ class LocalPartitionStore:
 
     def _hold_file(self, partition: Partition) -> str:
         return self._layout.hold_file(self._catalogues[partition.query.catalogue], partition)
+
+
+def _touch(path: Path) -> None:
+    """Make an empty file, or let one that stands there be new; no link is followed."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        os.utime(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _hold_text(partition: Partition, reason: str) -> str:

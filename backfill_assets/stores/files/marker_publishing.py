@@ -278,9 +278,11 @@ def _write_data(path: str, content: memoryview) -> None:
     """
     with translated("writing"):
         while (descriptor := _create(path)) is None:
+            if not os.path.lexists(path):
+                continue  # whoever gave up its number removed it just now
             if not is_regular_file(path):
                 raise foreign(path, "no regular file")
-            with suppress(FileNotFoundError):  # whoever gave up its number removed it just now
+            with suppress(FileNotFoundError):  # or now
                 return _complete(path, content)
         try:
             _write(descriptor, content)
